@@ -338,11 +338,11 @@ def test_a_sink_that_does_not_fit_the_table_is_refused_at_the_start(table: Table
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        ((), {}, "to a table, or with a statement"),
+        ((), {}, "needs either a table or a statement"),
         (("means", ["id"]), {}, "keyspace.table"),
-        (("w.means", []), {}, "pass the distinct columns"),
+        (("w.means", []), {}, "is not a list of distinct columns"),
         ((), {"statement": "SELECT * FROM w.means"}, "an INSERT, UPDATE or DELETE"),
-        ((), {"statement": "INSERT INTO w.means (id) VALUES (1)"}, "takes no values"),
+        ((), {"statement": "INSERT INTO w.means (id) VALUES (1)"}, "has no placeholders for values"),
         ((), {"statement": "INSERT INTO w.m (id) VALUES (?)", "options": MapperOptions().ttl(1)}, "ttl in addition to"),
         (("w.means", ["id"]), {"max_in_flight": 0}, "one request"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from types import MappingProxyType
 from typing import Any
@@ -124,8 +125,9 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 def test_a_record_that_cannot_become_a_message_is_an_error_that_shows_it(kafka: KafkaServer, case: str) -> None:
     schema, shown = WRONG[case]
-    with pytest.raises(RecordFormatError, match=rf"(?s)no message for topic 'topic-\w+' can be made.*{shown}"):
+    with pytest.raises(RecordFormatError, match=r"cannot become a message for topic 'topic-\w+'") as error:
         sent(kafka, schema, ["v"])
+    assert re.search(shown, error.value.message)
 
 
 def test_the_error_for_a_missing_partition_has_a_remedy(kafka: KafkaServer) -> None:

@@ -216,7 +216,7 @@ def test_invalid_settings_are_refused() -> None:
     for wrong in ("never", 0, -5, True, int(time.time() * 2000)):
         with pytest.raises(InvalidJob, match="start="):
             KinesisSource("a", SimpleStringSchema(), start=wrong)
-    with pytest.raises(InvalidJob, match=r"does not know aws\.credentials"):
+    with pytest.raises(InvalidJob, match=r"does not support the properties aws\.credentials"):
         FlinkKinesisConsumer("a", SimpleStringSchema(), {"aws.credentials.provider": "BASIC"})
     with pytest.raises(InvalidJob, match="without partition_key_generator"):
         KinesisStreamsSink.builder().set_stream_name("a").set_serialization_schema(SimpleStringSchema()).build()

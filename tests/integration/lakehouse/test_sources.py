@@ -162,7 +162,7 @@ def test_a_missing_history_is_an_error(lake: Lake) -> None:
     fill(lake, 2, 2)
     fill(lake, 3, 3)
     lake.forget_history()
-    with pytest.raises(SourceError, match=r"has left its log|is not an ancestor"):
+    with pytest.raises(SourceError, match=r"was removed from its log|is not an ancestor"):
         enumerator.discover()
 
 

@@ -292,8 +292,8 @@ def test_records_without_a_key_are_refused_by_the_writer(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("fields", "options", "message"),
     [
-        (FIELDS, {"key": ["di"]}, r"key=\['di'\] of the fields id, key"),
-        (FIELDS, {"deletes": True}, "deletes=True without key="),
+        (FIELDS, {"key": ["di"]}, r"key=\['di'\] must name distinct fields of the records, which are id, key"),
+        (FIELDS, {"deletes": True}, "deletes=True needs key="),
         ({"id": float, "key": str}, {"key": ["id"]}, "cannot be compared for equality"),
         (pa.schema([("id", pa.uuid()), ("key", pa.string())]), {"key": ["id"]}, "cannot be compared for equality"),
         ({"id": int, "penstock_gone": bool}, {"key": ["id"]}, "a field is called 'penstock_gone'"),

@@ -91,7 +91,7 @@ def test_commands_that_are_not_idempotent_are_refused(stream: Stream, command: A
 
 @pytest.mark.parametrize("command", ["SET a 1", [["SET", "a", 1]], ("SET",), ("SET", "a", None), ("SET", "a", True)])
 def test_the_error_for_an_invalid_command_shows_its_record(stream: Stream, command: Any) -> None:
-    with pytest.raises(SinkError, match="made from the record"):
+    with pytest.raises(SinkError, match="created from the record the record"):
         put(RedisSink(stream.server.url, lambda _: command), "the record")
 
 

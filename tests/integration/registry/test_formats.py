@@ -170,7 +170,7 @@ def test_protobuf_of_any_version_is_read_and_other_messages_of_its_file_are_refu
     assert message[5:7] == b"\2\2", "the second message of the writer's file, where ours is the first"
     assert reads.deserialize(message) == {"id": "a", "n": 1}
     strange = ProtobufSerializationSchema(protobuf("Point", newer), registry=registry_server.url, subject=of)
-    with pytest.raises(RecordFormatError, match=r"message \[0\] of its file, which is weather\.Point"):
+    with pytest.raises(RecordFormatError, match=r"index \[0\], which belongs to message weather\.Point"):
         reads.deserialize(strange.serialize({"x": 1}))
 
 

@@ -138,13 +138,13 @@ def test_a_server_that_is_lost_for_a_while_is_retried(site: Site, monkeypatch: p
     assert read(source, 1)[0] == [1]
     monkeypatch.setattr(http, "PATIENCE_S", 0.05)
     site.status = [503] * 1000
-    with pytest.raises(SourceError, match="/alerts answers 503"):
+    with pytest.raises(SourceError, match="/alerts returned the status 503"):
         read(source, 1)
 
 
 def test_a_permanent_error_is_raised_at_once(site: Site, tmp_path: Path) -> None:
     site.status = [401]
-    with pytest.raises(SourceError, match="answers 401: not now"):
+    with pytest.raises(SourceError, match="returned the status 401: not now"):
         by_cursor(site).validate()
     with pytest.raises(RecordFormatError, match="KeyError: 'items'"):
         by_cursor(site, records="items").validate()
@@ -159,7 +159,7 @@ def test_a_permanent_error_is_raised_at_once(site: Site, tmp_path: Path) -> None
         by_cursor(site).validate()
     with pytest.raises(InvalidJob, match="on_error='side-output'"):
         HttpPollSource("http://x/", JsonLinesFormat(FIELDS, on_error="side-output"), interval=1)
-    with pytest.raises(InvalidJob, match=r"does not have a \{cursor\}"):
+    with pytest.raises(InvalidJob, match=r"does not have \{cursor\}"):
         HttpPollSource("http://x/", JsonLinesFormat(FIELDS), interval=1, cursor=str)
 
 

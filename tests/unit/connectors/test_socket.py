@@ -79,5 +79,5 @@ def test_an_unreachable_server_is_named() -> None:
         host, port = server.getsockname()
     with pytest.raises(PenstockError, match=rf"{host}:{port} cannot be read: ConnectionRefusedError[\s\S]*max_retry"):
         SocketTextSource(host, port).run(Collected())
-    with pytest.raises(InvalidJob, match="empty delimiter"):
+    with pytest.raises(InvalidJob, match="delimiter of a socket source is empty"):
         SocketTextSource(host, port, delimiter="")

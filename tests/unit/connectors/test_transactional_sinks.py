@@ -135,7 +135,7 @@ def test_a_handle_is_the_same_before_and_after_a_crash(handle: Any, kept: Any) -
     [b"producer-7", {"id": b"x"}, uuid.UUID(int=3), datetime(2026, 1, 1), {1: 2}, 2**64, float("nan"), {3}, object()],
 )
 def test_a_handle_that_pickling_would_change_is_refused(handle: Any) -> None:
-    with pytest.raises(SinkError, match=r"the handle that Handles\.begin_transaction gives has .* of type") as error:
+    with pytest.raises(SinkError, match=r"the handle that Handles\.begin_transaction returned has .* of type") as error:
         TwoPhaseCommitSink(Handles(handle)).create_writer(writer_context(), [])
     assert "hex()" in str(error.value.remedy)
 

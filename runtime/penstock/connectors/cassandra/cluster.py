@@ -55,9 +55,13 @@ class ClusterBuilder:
         hosts = (self.hosts,) if isinstance(self.hosts, str) else tuple(self.hosts)
         object.__setattr__(self, "hosts", hosts)
         if not hosts or not all(isinstance(host, str) and host for host in hosts):
-            raise InvalidJob(f"hosts={self.hosts!r} of Cassandra", remedy="pass one host, or a list of hosts")
+            raise InvalidJob(
+                f"hosts={self.hosts!r} names no host of Cassandra", remedy="pass one host, or a list of hosts"
+            )
         if bool(self.user) != bool(self.password_file):
-            raise InvalidJob("user and password_file of Cassandra belong together", remedy="pass both, or neither")
+            raise InvalidJob(
+                "Cassandra needs user and password_file together, and got one of them", remedy="pass both, or neither"
+            )
 
     @property
     def shown(self) -> str:

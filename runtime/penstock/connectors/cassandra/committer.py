@@ -63,7 +63,10 @@ class CassandraCommitter(CheckpointCommitter):
     @property
     def _name(self) -> str:
         if not self.key_space:
-            raise InvalidJob("a CassandraCommitter without key_space", remedy="pass the keyspace for its notes")
+            raise InvalidJob(
+                "CassandraCommitter has no key_space",
+                remedy="pass the keyspace for the table in which it records commits",
+            )
         return f"{quoted(self.key_space)}.{NOTES}"
 
     def prepare(self) -> None:
@@ -161,7 +164,7 @@ class HeldRowsCommitter(Committer):
             else:
                 done = self._notes.is_committed(name, subtask, checkpoint)
             if done:
-                logger.info("checkpoint %d of subtask %d was sent before", checkpoint, subtask)
+                logger.info("checkpoint %d of subtask %d is already committed", checkpoint, subtask)
                 continue
             self._send(piece)
             self.check_wanted()  # a late note would hide newer notes of another attempt

@@ -46,7 +46,10 @@ class MapperOptions:
     def consistency_level(self, cl: ConsistencyLevel) -> MapperOptions:
         """Set the level. The default is LOCAL_QUORUM."""
         if not isinstance(cl, ConsistencyLevel) or cl in _OF_READS:
-            raise InvalidJob(f"consistency_level({cl!r}) of a write", remedy="use ConsistencyLevel.LOCAL_QUORUM, …")
+            raise InvalidJob(
+                f"consistency_level({cl!r}) is not a consistency level of writes",
+                remedy="use ConsistencyLevel.LOCAL_QUORUM, …",
+            )
         self.level = cl
         return self._noted("consistency_level", cl.name)
 

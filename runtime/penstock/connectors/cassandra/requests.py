@@ -209,7 +209,7 @@ class Requests:
         return SinkError(f"{self._builder.shown} rejects {str(write.record)[:300]}: {text}", remedy=remedy(error, text))
 
     def _lost(self, count: int, error: BaseException) -> SinkError:
-        return self._builder.explained(SinkError, f"{count} rows were not accepted for {self._patience:g} s", error)
+        return self._builder.explained(SinkError, f"{count} rows were not accepted within {self._patience:g} s", error)
 
     @property
     def has_failed(self) -> bool:

@@ -164,7 +164,7 @@ def _time(value: Any) -> Any:
         return value
     if isinstance(value, str):
         if _FINER.search(value):
-            raise Misfit("a text of a time has at most six digits of a second")
+            raise Misfit("a time as text has at most six decimal places of a second")
         value = datetime.time.fromisoformat(value)
     if checked(value, datetime.time).tzinfo is not None:
         raise Misfit("a time of day must not have a zone")

@@ -38,21 +38,26 @@ class CassandraSinkSettings:
         self.options = MapperOptions() if options is None else options
         self.columns = tuple(columns)
         if bool(table) == bool(statement):
-            raise InvalidJob("a Cassandra sink writes to a table, or with a statement", remedy="pass one of the two")
+            raise InvalidJob("a Cassandra sink needs either a table or a statement", remedy="pass exactly one of them")
         if statement:
             check_statement(statement)
             if columns or self.options.only_of_tables:
                 setting = "columns" if columns else ", ".join(self.options.only_of_tables)
                 raise InvalidJob(
-                    f"{setting} in addition to the statement {statement!r}", remedy="write it into the statement"
+                    f"{setting} cannot be set together with the statement {statement!r}",
+                    remedy="write it into the statement",
                 )
         self.statement = statement or insert_into(table, columns, self.options)
         if committer is not None and not write_ahead:
-            raise InvalidJob("a committer without write_ahead=True", remedy="leave it out, or set write_ahead=True")
+            raise InvalidJob(
+                "a committer needs write_ahead=True", remedy="remove the committer, or set write_ahead=True"
+            )
         self.write_ahead = write_ahead
         self.committer = committer
         if max_in_flight < 1:
-            raise InvalidJob(f"max_in_flight={max_in_flight}", remedy="set at least one request")
+            raise InvalidJob(
+                f"max_in_flight={max_in_flight} is not a number of requests", remedy="set max_in_flight to at least 1"
+            )
         self.max_in_flight = max_in_flight
         self.patience_ms = as_millis(patience, "patience")
 

@@ -79,7 +79,10 @@ class CassandraTableSink(CassandraSinkSettings, Sink):
         try:
             prepared = connection.prepare(self.statement)
             if not prepared.column_metadata:
-                raise InvalidJob(f"{self.statement!r} takes no values", remedy="write ? for the values of a record")
+                raise InvalidJob(
+                    f"the statement {self.statement!r} has no placeholders for values",
+                    remedy="write a ? for each value of a record",
+                )
             check_table(connection, self.cluster, prepared)
         except (SinkError, InvalidJob):
             raise

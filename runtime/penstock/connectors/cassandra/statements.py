@@ -30,10 +30,11 @@ def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> s
     'INSERT INTO weather.means (station, celsius) VALUES (?, ?) USING TTL 60'
     """
     if len(table.split(".")) != 2 or not all(table.split(".")):
-        raise InvalidJob(f"table={table!r} of Cassandra", remedy="write 'keyspace.table'")
+        raise InvalidJob(f"table={table!r} does not name a table of Cassandra", remedy="write 'keyspace.table'")
     if isinstance(columns, str) or not columns or len(set(columns)) != len(tuple(columns)):
         raise InvalidJob(
-            f"columns={columns!r} of {table!r}", remedy="pass the distinct columns in the order of the values"
+            f"columns={columns!r} of table {table!r} is not a list of distinct columns",
+            remedy="pass the columns in the order of the values",
         )
     names = ", ".join(map(quoted, columns))
     new = " IF NOT EXISTS" if options.only_new else ""
@@ -48,9 +49,13 @@ def check_statement(statement: str) -> None:
         InvalidJob: the statement writes nothing, or writes the same for each record.
     """
     if not _WRITE.match(statement):
-        raise InvalidJob(f"statement {statement!r} of a Cassandra sink", remedy="pass an INSERT, UPDATE or DELETE")
+        raise InvalidJob(
+            f"the statement {statement!r} of a Cassandra sink does not write", remedy="pass an INSERT, UPDATE or DELETE"
+        )
     if "?" not in statement and ":" not in statement:
-        raise InvalidJob(f"{statement!r} takes no values", remedy="write ? for the values of a record")
+        raise InvalidJob(
+            f"the statement {statement!r} has no placeholders for values", remedy="write a ? for each value of a record"
+        )
 
 
 def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) -> None:

@@ -105,12 +105,12 @@ class AwsTarget:
         if any(part in code for part in self.missing):
             reason, remedy = "it does not exist", "create it, or correct its name, region or account"
         elif any(part in code for part in _KEYS):
-            reason, remedy = f"the credentials are refused ({code})", "use keys, or a role, of its account"
+            reason, remedy = f"the credentials are refused ({code})", "use keys, or a role, of the account that owns it"
         elif any(part in code for part in _RIGHTS):
             reason, remedy = f"a right is missing ({code})", f"allow {self.rights}"
         elif isinstance(error, _NO_ANSWER):
             reason = f"the server is not {self.service}, or its answer is incomplete: {type(error).__name__}: {error}"
-            remedy = "correct the endpoint, and look for a proxy that answers instead"
+            remedy = "correct the endpoint, and check whether a proxy answers in place of the server"
         elif code:
             reason, remedy = f"{code}: {error}", f"see the documentation of {self.service} for this error"
         else:
@@ -144,7 +144,7 @@ class AwsTarget:
             except errors() + _NO_ANSWER as error:
                 if not is_passing(error) or is_over() or time.monotonic() - started > self.patience_s:
                     raise self.explained(kind, problem, error) from error
-                self.logger.info("%s %s: %s; it is tried again", self.shown, problem, error)
+                self.logger.info("%s %s: %s; retrying", self.shown, problem, error)
             time.sleep(pause_s)
             pause_s = min(_LONGEST_PAUSE_S, pause_s * 2)
 

@@ -42,6 +42,6 @@ def json_able(value: Any, description: str) -> Any:
         return {str(key): json_able(each, description) for key, each in value.items()}
     shown = repr(value)
     raise SinkError(
-        f"{description} has {shown if len(shown) <= 200 else shown[:200] + '…'} of type {type(value).__name__}, which a checkpoint does not keep as it is",
-        remedy="give text, numbers of 64 bits, True, False, None, and lists and dicts by text of such: bytes as hex(), times as isoformat()",
+        f"{description} has {shown if len(shown) <= 200 else shown[:200] + '…'} of type {type(value).__name__}, which a checkpoint cannot store unchanged",
+        remedy="use text, numbers of 64 bits, True, False, None, and lists and dicts of these with text as keys. Convert bytes with hex() and times with isoformat()",
     )

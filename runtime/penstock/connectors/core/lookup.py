@@ -55,8 +55,8 @@ class Lookup(AsyncFunction):
     ) -> None:
         if connections < 1 or most_kept < 0:
             raise InvalidJob(
-                f"connections={connections}, most_kept={most_kept}",
-                remedy="one connection at least, most_kept 0 or more",
+                f"connections={connections}, most_kept={most_kept}: one of them is too small",
+                remedy="set connections to at least 1, and most_kept to at least 0",
             )
         self.key = key
         self.join = join
@@ -165,7 +165,7 @@ class Lookup(AsyncFunction):
     def _error_of(self, error: Exception) -> tuple[PlatformError | None, bool]:
         if isinstance(error, TimeoutError):
             problem = f"{self.shown}: no answer within {_ANSWER_S:.0f} s"
-            return SourceError(problem, remedy="look at the server; the job tries again when it fails over"), True
+            return SourceError(problem, remedy="check the server; the job retries when it fails over"), True
         return self._explained(error)
 
     def _fail(self, keys: Iterable[str], error: BaseException) -> None:

@@ -98,7 +98,7 @@ class TwoPhaseCommitWriter(SinkWriter):
     def _begin(self) -> None:
         handle = self._function.begin_transaction()
         self._transaction = json_able(
-            handle, f"the handle that {type(self._function).__name__}.begin_transaction gives"
+            handle, f"the handle that {type(self._function).__name__}.begin_transaction returned"
         )
         self._is_empty = True
 
@@ -150,5 +150,5 @@ def _explained(action: str, transaction: Transaction, call: Callable[[Transactio
     except Exception as error:
         raise SinkError(
             f"cannot {action} transaction {transaction!r}: {type(error).__name__}: {error}{user_line(error)}",
-            remedy="make the system reachable; the transaction is tried again after the next restore",
+            remedy="make the system reachable; the job retries the transaction after the next restore",
         ) from error

@@ -136,7 +136,7 @@ class GenericWriteAheadSink(Sink):
 
     def __init__(self, committer: CheckpointCommitter, type_info: Any = None, *, sink_id: str = "") -> None:
         if "/" in sink_id:
-            raise InvalidJob(f"sink_id={sink_id!r}", remedy="give a name without '/'")
+            raise InvalidJob(f"sink_id={sink_id!r} contains '/'", remedy="pass a name without '/'")
         self.committer = committer
         self.type_info = type_info
         self.sink_id = sink_id
@@ -241,7 +241,7 @@ class WriteAheadCommitter(Committer):
             if not sink.send_values(values, checkpoint_id, piece["timestamp"]):
                 raise SinkError(
                     f"{type(sink).__name__}.send_values refused checkpoint {checkpoint_id} of subtask {subtask}",
-                    remedy="its records are kept and sent again; make the system take them",
+                    remedy="the job keeps the records and sends them again; make the system accept them",
                 )
             self.check_wanted()  # a late record would hide the record of a newer attempt
             self._notes.commit(notes_id, subtask, checkpoint_id)

@@ -39,8 +39,8 @@ class DeltaSinkSettings(LakehouseSinkSettings):
         self.storage_options = dict(storage_options or {})
         if set(self.partition_by) >= set(self.shape.names):
             raise InvalidJob(
-                f"partition_by={list(self.partition_by)} of the fields {', '.join(self.shape.names)}",
-                remedy="leave at least one field that is not a partition column",
+                f"partition_by={list(self.partition_by)} has all fields of the records: {', '.join(self.shape.names)}",
+                remedy="keep at least one field that is not a partition column",
             )
 
     def delta_options(self, options: StorageOptions) -> dict[str, str]:

@@ -99,7 +99,7 @@ class DeltaChanges(TableChanges):
         if newest < version:
             raise SourceError(
                 f"Delta table {self.name!r} was read up to version {version}, but now has version {newest}: it was created again",
-                remedy="start the job without state, or with start= and a version that the table has",
+                remedy="start the job without state, or set start= to a version that the table has",
             )
         return [self._commit(number) for number in range(version + 1, newest + 1)]
 
@@ -114,7 +114,7 @@ class DeltaChanges(TableChanges):
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
             raise SourceError(
-                f"version {version} of Delta table {self.name!r} has left its log before it was read",
+                f"version {version} of Delta table {self.name!r} was removed from its log before the job read it",
                 remedy="raise delta.logRetentionDuration above the longest time that the job may be stopped; to continue, start it "
                 "without state",
             ) from error
@@ -126,7 +126,7 @@ class DeltaChanges(TableChanges):
         operation = next(
             (action["commitInfo"].get("operation", "") for action in actions if "commitInfo" in action), ""
         )
-        change = f"{removes} files are removed ({operation})" if removes else ""
+        change = f"it removes {removes} files ({operation})" if removes else ""
         if not change and any(add.get("deletionVector") for add in adds):
             raise _deletion_vectors(self.name)
         files = [_split(version, unquote(add["path"]), add["size"], add.get("partitionValues") or {}) for add in adds]

@@ -118,12 +118,12 @@ def explained(path: str, action: str, kind: type[PlatformError] = SourceError) -
     except PermissionError as error:
         raise kind(
             f"cannot {action} {path!r}: permission denied ({error})",
-            remedy="give the job's user (or its service account, its access key) the right to it",
+            remedy="give the job's user, service account or access key the right to do this",
         ) from error
     except (OSError, ValueError) as error:
         raise kind(
             f"cannot {action} {path!r}: {type(error).__name__}: {error}",
-            remedy="the store does not answer or refuses; check the endpoint, the network and the credentials",
+            remedy="check that the store is up, and check the endpoint, the network and the credentials",
         ) from error
     except Exception as error:
         if type(error).__module__.split(".")[0] not in ("botocore", "aiobotocore", "aiohttp"):

@@ -156,7 +156,7 @@ class CsvEncoder(Encoder):
         separators = self._dialect.array_separators
         self._lists = {n: separators[name] for n, name in enumerate(names) if name in separators}
         if self._dialect.header != "none" and fields is None:
-            raise InvalidJob("a CSV header needs the names of fields", remedy="give the encoder its fields")
+            raise InvalidJob("a CSV header needs the names of fields", remedy="pass the fields to the encoder")
 
     def format_name(self) -> str:
         names = "" if self._fields is None else ",".join(self._fields.names)
@@ -180,7 +180,7 @@ class CsvEncoder(Encoder):
         except (TypeError, ValueError, KeyError, AttributeError, csv.Error) as error:
             raise RecordFormatError(
                 f"records such as {_shown(elements, error)} cannot be written as CSV: {error}",
-                remedy="map them to tuples, or name the encoder's fields",
+                remedy="map them to tuples, or pass the fields to the encoder",
             ) from error
 
     @functools.cached_property
@@ -201,7 +201,8 @@ class CsvEncoder(Encoder):
         for element in elements:
             if not isinstance(element, tuple | list | Row):
                 raise InvalidJob(
-                    f"{type(element).__name__} as CSV needs the names of fields", remedy="give the encoder its fields"
+                    f"a {type(element).__name__} cannot become a line of CSV without the names of its fields",
+                    remedy="pass the fields to the encoder",
                 )
         return elements
 

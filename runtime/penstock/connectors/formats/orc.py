@@ -150,7 +150,8 @@ class OrcWriterFactory(ColumnsWriterFactory):
         unknown = sorted(set(properties) - {"orc.compress", "orc.stripe.size"})
         if unknown:
             raise InvalidJob(
-                f"ORC writers do not know {', '.join(unknown)}", remedy="set only orc.compress and orc.stripe.size"
+                f"ORC writers do not support the properties {', '.join(unknown)}",
+                remedy="set only orc.compress and orc.stripe.size",
             )
         size = str(properties.get("orc.stripe.size", _STRIPE_BYTES))
         if not size.isdigit() or int(size) < 1:

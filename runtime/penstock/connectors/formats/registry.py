@@ -39,9 +39,9 @@ _ABSENT_S = 5.0
 _MOST_ABSENT = 10_000
 _CONTENT = "application/vnd.schemaregistry.v1+json"
 _REMEDIES = {
-    401: "give a file with user and password: user_info_file",
-    403: "give this user the right to it",
-    404: "register the schema, or correct the address; messages without a registry have no ids",
+    401: "set user_info_file to a file with user:password",
+    403: "give the user of user_info_file the right to do this",
+    404: "register the schema, or correct the address. If the messages have no schema ids, read them without a registry",
     409: "the subject's compatibility rules refuse the schema: change the schema, or the rules",
     422: "the registry cannot read the schema, or does not allow it: correct the schema by its message",
 }
@@ -149,7 +149,8 @@ class SchemaRegistry:
             found = self._schemas[id] = self._fetched(id)
         if found.kind != kind:
             raise SchemaAbsent(
-                f"schema {id} of {self.urls[0]} is a {found.kind} schema, not {kind}", remedy="read another topic"
+                f"schema {id} of {self.urls[0]} is a {found.kind} schema, not {kind}",
+                remedy=f"use the format of {found.kind} messages, or read a topic with {kind} messages",
             )
         return found
 
@@ -276,7 +277,7 @@ class SchemaRegistry:
         about = f" for {of}" if of else ""
         raise kind(
             f"the schema registry {', '.join(self.urls)} does not answer {method} {path}{about}: {reason}",
-            remedy="check its address and that it runs",
+            remedy="check that the registry runs, and check its address",
         )
 
     def _request(self, method: str, url: str, body: Any) -> urllib.request.Request:

@@ -110,10 +110,10 @@ async def _read(answer: httpx.Response, shown: str) -> Response:
             )
     status = answer.status_code
     if status in _PASSING:
-        raise NoAnswer(f"{shown} answers {status}", after_s=_after_s(answer.headers.get("Retry-After", "")))
+        raise NoAnswer(f"{shown} returned the status {status}", after_s=_after_s(answer.headers.get("Retry-After", "")))
     if not answer.is_success and status != httpx.codes.NOT_MODIFIED:
         raise SourceError(
-            f"{shown} answers {status}: {bytes(content[:_SHOWN]).decode(errors='replace')}",
+            f"{shown} returned the status {status}: {bytes(content[:_SHOWN]).decode(errors='replace')}",
             remedy="correct the URL, or the headers with the credentials",
         )
     return Response(status, bytes(content), answer.headers.get("ETag", ""))

@@ -81,8 +81,8 @@ class HttpPollSource(Source):
     ) -> None:
         if ("{cursor}" in url) != (cursor is not None):
             raise InvalidJob(
-                f"url {url!r} {'has' if cursor is None else 'does not have'} a {{cursor}}, which does not match cursor=",
-                remedy="give cursor= and write {cursor} in the URL, or neither",
+                f"url {url!r} {'has {cursor}, but cursor= is not set' if cursor is None else 'does not have {cursor}, but cursor= is set'}",
+                remedy="set cursor= and write {cursor} in the URL, or do neither",
             )
         if not url.startswith(("http://", "https://")) or format.header_lines:
             raise InvalidJob(
@@ -92,7 +92,7 @@ class HttpPollSource(Source):
         if format.on_error != "fail":
             raise InvalidJob(
                 f"HttpPollSource does not support a format with on_error={format.on_error!r}, because a malformed record has no cursor",
-                remedy="leave on_error out: a response is read completely or not at all",
+                remedy="remove on_error: the source reads a response completely or not at all",
             )
         try:
             httpx.URL(url.replace("{cursor}", "0"))

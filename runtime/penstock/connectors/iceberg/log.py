@@ -44,9 +44,9 @@ class IcebergLog(LakehouseLog):
             if type(error).__name__ == "TableAlreadyExistsError":
                 return
             raise SinkError(
-                f"Iceberg table {sink.table!r} cannot be made: {type(error).__name__}: {str(error)[:1000]}",
+                f"Iceberg table {sink.table!r} cannot be created: {type(error).__name__}: {str(error)[:1000]}",
                 remedy="check that the warehouse is reachable and writable (s3.endpoint, keys), and that you may create tables in this "
-                "namespace. Or create the table by hand",
+                "namespace. Or create the table manually",
             ) from error
 
     def _add(self, table: Any, columns: pa.Schema) -> None:

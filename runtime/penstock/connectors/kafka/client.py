@@ -31,11 +31,11 @@ FROM_FILES = ("sasl.username", "sasl.password", "ssl.key.password", "ssl.keystor
 _JAVA_ONLY = {
     "sasl.jaas.config": "write sasl.mechanism, sasl.username and sasl.password (or sasl.password.file)",
     "ssl.truststore.location": "write ssl.ca.location with a PEM file",
-    "ssl.truststore.password": "write ssl.ca.location with a PEM file, which has none",
-    "key.deserializer": "what messages become says the source's deserializer",
-    "value.deserializer": "what messages become says the source's deserializer",
-    "key.serializer": "what records become says the sink's record serializer",
-    "value.serializer": "what records become says the sink's record serializer",
+    "ssl.truststore.password": "remove it: a PEM file in ssl.ca.location has no password",
+    "key.deserializer": "remove it: the deserializer of the source converts messages to records",
+    "value.deserializer": "remove it: the deserializer of the source converts messages to records",
+    "key.serializer": "remove it: the record serializer of the sink converts records to messages",
+    "value.serializer": "remove it: the record serializer of the sink converts records to messages",
 }
 _HAS_DIGIT = re.compile(r"\d")
 _MAX_KINDS = 100
@@ -153,7 +153,9 @@ class Complaints:
             try:
                 given = resolved(properties)
             except InvalidJob as error:
-                LOGGER.warning("the password stays as it was: %s", error.message)
+                LOGGER.warning(
+                    "the client keeps its present password, because its file cannot be read: %s", error.message
+                )
             else:
                 client.set_sasl_credentials(given.get("sasl.username", ""), given["sasl.password"])
         self._is_refused = False
@@ -247,7 +249,7 @@ def _ssl_context(given: Properties) -> ssl.SSLContext:
     except (OSError, ssl.SSLError) as error:
         raise InvalidJob(
             f"the files of ssl.ca.location, ssl.certificate.location or ssl.key.location cannot be used: {error}",
-            remedy="give PEM files, and ssl.key.password (or ssl.key.password.file) for a key with a password",
+            remedy="use PEM files, and set ssl.key.password (or ssl.key.password.file) for a key with a password",
         ) from error
     if given.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         context.check_hostname = False
@@ -263,8 +265,8 @@ def _token_provider(properties: Properties) -> Any:
         async def token(self) -> str:
             if "sasl.oauthbearer.token" not in resolved(properties):
                 raise InvalidJob(
-                    "transactions are committed by a client that has tokens from a file only",
-                    remedy="set sasl.oauthbearer.token.file, which something beside the job keeps fresh",
+                    "the client that commits transactions reads its token only from a file, and sasl.oauthbearer.token.file is not set",
+                    remedy="set sasl.oauthbearer.token.file to a file that another process renews",
                 )
             return _token(properties)[0]
 
@@ -288,7 +290,7 @@ def _remedy(reason: str, properties: Properties) -> str:
     for words, remedy in _REMEDIES:
         if any(word.lower() in reason.lower() for word in words):
             return remedy(properties)
-    return "see what the broker's log says"
+    return "check the log of the broker"
 
 
 _REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
@@ -296,34 +298,41 @@ _REMEDIES: list[tuple[tuple[str, ...], Callable[[Properties], str]]] = [
         ("sasl", "_AUTHENTICATION", "authentication failure"),
         lambda p: (
             f"check sasl.mechanism ({p.get('sasl.mechanism', 'not set')}), sasl.username and sasl.password (or the file of "
-            "sasl.password.file) against the broker's users"
+            "sasl.password.file) against the users of the broker"
         ),
     ),
     (
         ("ssl", "certificate"),
-        lambda p: "check ssl.ca.location, the client's certificate and the name in the broker's",
+        lambda p: (
+            "check ssl.ca.location, the certificate of the client, and the host name in the certificate of the broker"
+        ),
     ),
     (
         ("AUTHORIZATION", "authorized"),
-        lambda p: "give this user the right (an ACL) on the topic, the group or the transactional ids by their prefix",
+        lambda p: (
+            "add an ACL that gives this user the right on the topic, the group or the prefix of the transactional ids"
+        ),
     ),
     (
         ("(_FENCED)", "PRODUCER_FENCED", "INVALID_PRODUCER"),
         lambda p: (
-            "a later attempt has aborted it: nothing is to be done, what it held is written again by that attempt"
+            "no action is needed: a later attempt of the job has aborted the transaction and writes its records again"
         ),
     ),
     (
         ("_UNKNOWN_PARTITION",),
-        lambda p: "partitions are numbered from 0: correct the partitioner, or give the topic more partitions",
+        lambda p: "correct the partitioner (the first partition is 0), or add partitions to the topic",
     ),
-    (("UNKNOWN_TOPIC", "unknown topic"), lambda p: "make the topic, or correct its name"),
-    (("SIZE_TOO_LARGE", "too large"), lambda p: "raise message.max.bytes of sink and topic, or write smaller records"),
+    (("UNKNOWN_TOPIC", "unknown topic"), lambda p: "create the topic, or correct its name"),
+    (
+        ("SIZE_TOO_LARGE", "too large"),
+        lambda p: "raise message.max.bytes of the sink and max.message.bytes of the topic, or write smaller records",
+    ),
     (
         ("disconnected", "_TRANSPORT", "_TIMED_OUT", "timed out", "ALL_BROKERS", "refused", "resolve", "bootstrap"),
         lambda p: (
             "check bootstrap.servers, that the brokers run, and security.protocol "
-            f"({p.get('security.protocol', 'PLAINTEXT')}): a listener of another protocol closes connections without a word"
+            f"({p.get('security.protocol', 'PLAINTEXT')}): a listener with another protocol closes connections without an error message"
         ),
     ),
 ]

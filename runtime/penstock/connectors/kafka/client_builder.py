@@ -38,4 +38,6 @@ class ClientBuilder:
             InvalidJob: no brokers are named.
         """
         if "bootstrap.servers" not in self._properties:
-            raise InvalidJob(f"{client} without brokers", remedy="set_bootstrap_servers('host:9092')")
+            raise InvalidJob(
+                f"{client} needs the address of a broker", remedy="call set_bootstrap_servers('host:9092')"
+            )

@@ -79,7 +79,7 @@ class KafkaOffsetsInitializer:
         """Return a rule for the first record whose time is at or after `timestamp` (ms), or the end if no record is."""
         if timestamp < 0:
             raise InvalidJob(
-                f"timestamp {timestamp} is before 1970", remedy="give ms since 1970, or earliest() or latest()"
+                f"timestamp {timestamp} is before 1970", remedy="pass ms since 1970, or use earliest() or latest()"
             )
         return KafkaOffsetsInitializer("timestamp", timestamp_ms=timestamp)
 
@@ -103,7 +103,7 @@ class KafkaOffsetsInitializer:
         given = tuple(sorted((KafkaTopicPartition(*partition), offset) for partition, offset in offsets.items()))
         negative = [str(partition) for partition, offset in given if offset < 0]
         if negative:
-            raise InvalidJob(f"negative offsets for {', '.join(negative)}", remedy="offsets count from 0")
+            raise InvalidJob(f"the offsets for {', '.join(negative)} are negative", remedy="pass offsets from 0")
         return KafkaOffsetsInitializer("offsets", offset_reset_strategy, given=given)
 
 
@@ -218,8 +218,8 @@ class ClusterView:
                 "the group has committed no offsets" if initializer.kind == "committed" else "no offsets were given"
             )
             raise SourceError(
-                f"{reason} that can be read at, for {where}{', …' if len(missing) > 5 else ''}",
-                remedy="give a KafkaOffsetResetStrategy: EARLIEST or LATEST for partitions without offsets",
+                f"{reason} for {where}{', …' if len(missing) > 5 else ''}, or the topic no longer has them",
+                remedy="pass a KafkaOffsetResetStrategy: EARLIEST or LATEST for partitions without valid offsets",
             )
         is_earliest = initializer.reset is KafkaOffsetResetStrategy.EARLIEST
         return known | self._listed(missing, spec.earliest() if is_earliest else spec.latest())
@@ -243,7 +243,7 @@ class ClusterView:
             }
 
         names = sorted({partition.topic for partition in partitions})
-        return self._query(f"the offsets of {', '.join(map(repr, names))} cannot be found out", query)
+        return self._query(f"the offsets of {', '.join(map(repr, names))} cannot be read", query)
 
     def committed(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
         """Return the offsets that the group has committed. Partitions without one are left out.
@@ -286,6 +286,6 @@ def made(make: Any, properties: Properties) -> Any:
         return make()
     except kafka.KafkaException as error:
         raise InvalidJob(
-            f"Kafka's client refuses its properties: {error.args[0].str()}",
-            remedy="correct the property; they have librdkafka's names",
+            f"Kafka's client rejects a property: {error.args[0].str()}",
+            remedy="correct the property. The names are those of librdkafka",
         ) from error

@@ -45,7 +45,7 @@ class KinesisSettings(MessageSource):
             name: stream_of(name, region, endpoint, as_millis(patience, "patience") / 1000) for name in self.streams
         }
         if not self.streams:
-            raise InvalidJob("a Kinesis source without a stream", remedy="pass a stream's name")
+            raise InvalidJob("a Kinesis source needs a stream", remedy="pass the name of a stream")
         self.start_ms = _start_ms(start)
         self.discovery_ms = as_millis(discovery_interval, "discovery_interval")
         self.decoder("", "")

@@ -106,8 +106,8 @@ class KinesisStreamsSink(MessageSink):
         key = self.key(record)
         if not isinstance(key, str) or not 1 <= len(key) <= _LONGEST_KEY:
             raise RecordFormatError(
-                f"the partition key is {short_repr(key)} for {short_repr(record)}",
-                remedy="make the generator return text of 1 to 256 characters",
+                f"the partition key generator returned {short_repr(key)} for {short_repr(record)}, which is not a partition key",
+                remedy="return text of 1 to 256 characters",
             )
         size = len(value) + len(key.encode())
         if size > self.limits.record_bytes:
@@ -168,8 +168,8 @@ class KinesisStreamsSinkBuilder:
         unknown = sorted(set(kinesis_client_properties) - {"aws.region", "aws.endpoint"})
         if unknown:
             raise InvalidJob(
-                f"KinesisStreamsSink does not know {', '.join(unknown)}",
-                remedy="it knows aws.region and aws.endpoint; credentials are found as by every AWS client (variables, a role)",
+                f"KinesisStreamsSink does not support the properties {', '.join(unknown)}",
+                remedy="use aws.region and aws.endpoint. Set credentials as for every AWS client, with environment variables or a role",
             )
         self._properties = {key: str(value) for key, value in kinesis_client_properties.items()}
         return self
@@ -212,7 +212,7 @@ class KinesisStreamsSinkBuilder:
         """
         for name, value in (("serialization_schema", self._schema), ("partition_key_generator", self._key)):
             if value is None:
-                raise InvalidJob(f"a KinesisStreamsSink without {name}", remedy=f"call set_{name}(…)")
+                raise InvalidJob(f"a KinesisStreamsSink needs a {name}", remedy=f"call set_{name}(…)")
         assert self._key is not None
         region, endpoint = self._properties.get("aws.region", ""), self._properties.get("aws.endpoint")
         target = stream_of(self._stream, region, endpoint, 30.0)
@@ -255,5 +255,7 @@ class KinesisWriter(AwsWriter):
 
 def _between(name: str, value: int, most: int) -> int:
     if not isinstance(value, int) or not 1 <= value <= most:
-        raise InvalidJob(f"{name}={value!r}", remedy=f"give 1 to {most:,}")
+        raise InvalidJob(
+            f"{name}={value!r} is not between 1 and {most:,}", remedy=f"set {name} to a number from 1 to {most:,}"
+        )
     return value

@@ -93,8 +93,8 @@ class FlinkKinesisConsumer(KinesisSource):
         unknown = sorted(key for key in config_props if key not in _PROPERTIES)
         if unknown:
             raise InvalidJob(
-                f"FlinkKinesisConsumer does not know {', '.join(unknown)}",
-                remedy=f"it knows {', '.join(_PROPERTIES)}; credentials are found as by every AWS client (variables, a role)",
+                f"FlinkKinesisConsumer does not support the properties {', '.join(unknown)}",
+                remedy=f"use {', '.join(_PROPERTIES)}. Set credentials as for every AWS client, with environment variables or a role",
             )
         options = {_PROPERTIES[key]: str(value) for key, value in config_props.items()}
         super().__init__(
@@ -127,7 +127,10 @@ def _flinks_time(key: str, text: str) -> int:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except ValueError:
-        raise InvalidJob(f"{key}={text!r}", remedy="write s since 1970, or 2026-11-24T12:00:00+00:00") from None
+        raise InvalidJob(
+            f"{key}={text!r} is not a time",
+            remedy="write seconds since 1970, or a time such as 2026-11-24T12:00:00+00:00",
+        ) from None
 
 
 class KinesisSourceReader(SourceReader):

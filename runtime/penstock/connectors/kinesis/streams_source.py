@@ -66,8 +66,8 @@ class KinesisStreamsSourceBuilder:
         found = _ARN.fullmatch(str(stream_arn))
         if not found:
             raise InvalidJob(
-                f"stream_arn={stream_arn!r}",
-                remedy="write it as Kinesis gives it: arn:aws:kinesis:eu-central-1:123456789012:stream/readings",
+                f"stream_arn={stream_arn!r} is not the ARN of a stream",
+                remedy="copy it from Kinesis: arn:aws:kinesis:eu-central-1:123456789012:stream/readings",
             )
         self._region, self._stream = found[1], found[2]
         return self
@@ -95,13 +95,13 @@ class KinesisStreamsSourceBuilder:
         unknown = sorted(set(config) - _KNOWN)
         if unknown:
             raise InvalidJob(
-                f"KinesisStreamsSource does not know {', '.join(unknown)}",
-                remedy=f"it knows {', '.join(sorted(_KNOWN))}; credentials are found as by every AWS client (variables, a role)",
+                f"KinesisStreamsSource does not support the properties {', '.join(unknown)}",
+                remedy=f"use {', '.join(sorted(_KNOWN))}. Set credentials as for every AWS client, with environment variables or a role",
             )
         if str(config.get("source.reader.type", "POLLING")).upper() != "POLLING":
             raise InvalidJob(
-                f"source.reader.type={config['source.reader.type']}",
-                remedy="leave it out: shards are read by GetRecords",
+                f"source.reader.type={config['source.reader.type']} is not supported: the source polls shards with GetRecords",
+                remedy="remove source.reader.type",
             )
         self._config = config
         return self

@@ -77,14 +77,18 @@ class Reading(NamedTuple):
             InvalidJob: the arguments contradict each other.
         """
         if on_change not in ("fail", "skip"):
-            raise InvalidJob(f"on_change={on_change!r}", remedy="write 'fail' or 'skip'")
+            raise InvalidJob(f"on_change={on_change!r} is not valid", remedy="write 'fail' or 'skip'")
         if start not in ("snapshot", "latest") and not isinstance(start, int):
-            raise InvalidJob(f"start={start!r}", remedy="write 'snapshot', 'latest' or a version")
+            raise InvalidJob(f"start={start!r} is not valid", remedy="write 'snapshot', 'latest' or a version")
         if follow is None and start != "snapshot":
-            raise InvalidJob(f"start={start!r} of a bounded source", remedy="give follow=timedelta(…), or version=…")
+            raise InvalidJob(
+                f"start={start!r} needs follow=, because a bounded source reads one version",
+                remedy="set follow=timedelta(…), or use version=… in place of start=",
+            )
         if follow is not None and version is not None:
             raise InvalidJob(
-                "version= of a source that follows its table", remedy="use start=version to begin after that version"
+                "version= and follow= exclude each other",
+                remedy="set follow= and start=version to begin after that version",
             )
         return cls(version, None if follow is None else as_millis(follow, "follow"), start, on_change)  # type: ignore[arg-type]
 

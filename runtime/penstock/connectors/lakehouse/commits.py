@@ -184,7 +184,7 @@ class TableCommitter(Committer):
             self._log.look()
             files, size = self._log.size()
         except Exception as error:  # the commit has succeeded, so an error here does not matter
-            logger.info("files of table %r are not counted: %s", self._log.name, error)
+            logger.info("the files of table %r cannot be counted: %s", self._log.name, error)
             return
         if files >= _MANY_FILES and size < files * _SMALL_BYTES:
             self._hinted = True

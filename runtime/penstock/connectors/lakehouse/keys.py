@@ -26,11 +26,12 @@ def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[
     """
     names = tuple(key)
     if deletes and not names:
-        raise InvalidJob("deletes=True without key=", remedy="name the columns by which rows are found: key=[…]")
+        raise InvalidJob("deletes=True needs key=", remedy="name the columns that identify a row: key=[…]")
     missing = [name for name in names if schema.get_field_index(name) < 0]
     if missing or len(set(names)) < len(names):
         raise InvalidJob(
-            f"key={list(names)} of the fields {', '.join(schema.names)}", remedy="name fields of the records, each once"
+            f"key={list(names)} must name distinct fields of the records, which are {', '.join(schema.names)}",
+            remedy="correct the names",
         )
     for name in names:
         kind = schema.field(name).type

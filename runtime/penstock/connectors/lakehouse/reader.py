@@ -59,7 +59,7 @@ class TableFileReader(LazyReader):
         except (pa.ArrowException, OSError) as error:
             raise SourceError(
                 f"file {self._path!r} of the table cannot be read: {error}",
-                remedy="a table's files must exist for as long as a job reads them: let VACUUM and expiry keep them longer",
+                remedy="keep the files of the table for longer: raise the retention of VACUUM and of the expiry of snapshots",
             ) from error
         self._in_file = {
             name: found for name, found in self._names(schema).items() if self._shape.schema.get_field_index(name) >= 0

@@ -67,8 +67,8 @@ class LakehouseSinkSettings(ABC):
         names = self.shape.schema.names
         if any(name not in names for name in self.partition_by):
             raise InvalidJob(
-                f"partition_by={list(self.partition_by)} of the fields {', '.join(names)}",
-                remedy="name fields of the records",
+                f"partition_by={list(self.partition_by)} must name fields of the records, which are {', '.join(names)}",
+                remedy="correct the names",
             )
 
     def store_options(self, options: StorageOptions) -> StorageOptions:

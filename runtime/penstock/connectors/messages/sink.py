@@ -41,8 +41,8 @@ class MessageSink(Sink):
         for body, record in zip(serialized(self.schema, records), records, strict=True):
             if not isinstance(body, bytes):
                 raise RecordFormatError(
-                    f"the serializer gives {short_repr(body)} for {short_repr(record)}",
-                    remedy="make it return bytes, and filter out records without a message before the sink",
+                    f"the serializer returned {short_repr(body)} for {short_repr(record)}, which is not bytes",
+                    remedy="return bytes, and filter out records without a message before the sink",
                 )
             bodies.append(body)
         return bodies

@@ -77,4 +77,4 @@ def check_choice(name: str, value: str, first: str, second: str) -> None:
         InvalidJob: the setting has another value.
     """
     if value not in (first, second):
-        raise InvalidJob(f"{name}={value!r}", remedy=f"write {first!r} or {second!r}")
+        raise InvalidJob(f"{name}={value!r} is not valid", remedy=f"write {first!r} or {second!r}")

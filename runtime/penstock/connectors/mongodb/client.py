@@ -238,4 +238,7 @@ def remedy(error: BaseException) -> str:
 
 
 def remedy_of(code: int | None) -> str:
-    return next((found for codes, found in _REMEDIES if code in codes), "correct the job's request")
+    return next(
+        (found for codes, found in _REMEDIES if code in codes),
+        "correct the request, which the server's message describes",
+    )

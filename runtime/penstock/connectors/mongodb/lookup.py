@@ -116,7 +116,7 @@ class _PackedKey:
             return packed(_same(storable(key, "the key")))
         except ValueError as error:
             raise SourceError(
-                f"{error}; of {str(value)[:200]}", remedy="return a key with a BSON representation"
+                f"{error}; `key` returned it for {str(value)[:200]}", remedy="return a key with a BSON representation"
             ) from error
 
 

@@ -88,16 +88,15 @@ class Writes:
             return self._of_document(fields)
         except ValueError as error:
             raise SinkError(
-                f"{error}; in {str(request)[:300]}, made from {str(record)[:200]}",
-                remedy=f"return a document with {' and '.join(self._key)}, or ReplaceOne, UpdateOne or DeleteOne of pymongo, or a list "
-                f"of them, or None. "
-                "Keep sums in the job's state",
+                f"{error}; the request is {str(request)[:300]}, created from the record {str(record)[:200]}",
+                remedy=f"return one of these: a document with {' and '.join(self._key)}; ReplaceOne, UpdateOne or DeleteOne of pymongo; "
+                "a list of them; None. Keep sums in the job's state",
             ) from error
 
     def _of_document(self, fields: Mapping[str, Any]) -> Write:
         missing = [name for name in self._key if fields.get(name) is None]
         if missing:
-            raise ValueError(f"a document without {', '.join(missing)}")
+            raise ValueError(f"the document has no {', '.join(missing)}")
         named = {name: storable(fields[name], name) for name in self._key}
         raw = encoded(fields)
         request = package().ReplaceOne(named, self._raw(raw), upsert=True)
@@ -107,7 +106,7 @@ class Writes:
         request = copy.copy(given)
         names = storable(given._filter, "the filter")
         if not isinstance(names, dict):
-            raise ValueError(f"the filter {given._filter!r} is not a filter")
+            raise ValueError(f"{given._filter!r} is not a filter")
         named = {name: names[name] for name in self._key if name in names and not _is_condition(names[name])}
         if len(named) < len(self._key):
             raise ValueError(f"the filter {names!r} does not identify one document by {', '.join(self._key)}")
@@ -115,7 +114,7 @@ class Writes:
         is_plain, upserts = len(names) == len(named), bool(getattr(given, "_upsert", False))
         if upserts and not is_plain:
             raise ValueError(
-                f"upsert=True with a condition in addition to {', '.join(self._key)} would make it a second time"
+                f"upsert=True and a condition on other fields than {', '.join(self._key)} could create the document a second time"
             )
         if isinstance(given, package().DeleteOne):
             return self._write_of(request, named, 0, replaces=is_plain, upserts=False)

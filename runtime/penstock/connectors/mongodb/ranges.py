@@ -111,6 +111,6 @@ def _check_ends(collection: Any) -> None:
         end = _one(collection, {}, direction)
         if end is not None and type(end["_id"]).__name__ in _ENDS:
             raise SourceError(
-                f"collection {collection.full_name} has an _id that is {type(end['_id']).__name__}",
-                remedy="give that document another _id: this type cannot be compared",
+                f"collection {collection.full_name} has an _id of type {type(end['_id']).__name__}, which cannot be compared",
+                remedy="give that document an _id of another type",
             )

@@ -50,12 +50,12 @@ class MongoSink(Sink):
     ) -> None:
         for name, value in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
             if value < 1:
-                raise InvalidJob(f"{name}={value}", remedy="1 or more")
+                raise InvalidJob(f"{name}={value} is too small", remedy=f"set {name} to at least 1")
         self.server = Server(url, password_file)
         if self.server.option("w") == "0":
             raise InvalidJob(
                 "w=0 in the URL of a MongoDB sink: the server would not report whether it has accepted the writes",
-                remedy="leave it out (a majority confirms), or set w=1",
+                remedy="remove w=0 from the URL (then a majority of the servers confirms writes), or set w=1",
             )
         check_names(database, collection)
         self.database = database
@@ -123,4 +123,4 @@ def check_names(database: str, collection: str) -> None:
     """
     for field, name, strange in (("database", database, '/\\. "$'), ("collection", collection, "$")):
         if not name or any(character in name for character in strange + "\0"):
-            raise InvalidJob(f"{field}={name!r}", remedy=f"pass the name of a {field}")
+            raise InvalidJob(f"{field}={name!r} is not the name of a {field}", remedy="pass a name that MongoDB allows")

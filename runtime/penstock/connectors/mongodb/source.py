@@ -65,10 +65,10 @@ class MongoSource(Source):
         self.server = Server(url, password_file)
         check_names(database, collection)
         if splits is not None and splits < 1:
-            raise InvalidJob(f"splits={splits}", remedy="1 or more")
+            raise InvalidJob(f"splits={splits} is too small", remedy="set splits to at least 1")
         if record is not None and fields is None:
             raise InvalidJob(
-                f"record={record!r} without fields", remedy="declare the fields: {'name': str, 'height': int}"
+                f"record={record!r} needs fields", remedy="declare the fields: {'name': str, 'height': int}"
             )
         self.database = database
         self.collection = collection
@@ -76,7 +76,7 @@ class MongoSource(Source):
         try:
             self.filter = encoded(filter or {})
         except ValueError as error:
-            raise InvalidJob(f"filter={filter!r}: {error}", remedy="pass a MongoDB query") from error
+            raise InvalidJob(f"filter={filter!r} is not valid: {error}", remedy="pass a MongoDB query") from error
         self.splits = splits
         self.patience_s = as_millis(patience, "patience") / 1000
 
@@ -200,7 +200,7 @@ class RangeReader(SplitReader):
             documents = package("bson").decode_all(batch, codec_options=record_options())
         except (package("bson.errors").BSONError, ValueError, OverflowError) as error:
             raise RecordFormatError(
-                f"{where} cannot be read: {error}", remedy="correct them, or exclude them with filter="
+                f"{where} cannot be read: {error}", remedy="correct these documents, or exclude them with filter="
             ) from error
         if source.shape is None:
             return RowBatch(documents)

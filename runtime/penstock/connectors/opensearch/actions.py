@@ -70,7 +70,9 @@ def requests_of(record: Any, action: Callable[[Any], Any], index: str) -> list[R
 
 def _request(action: Any, default: str) -> Request:
     if not isinstance(action, Mapping):
-        raise _wrong(f"a {type(action).__name__}", action, 'return {"_index": …, "_id": …, "_source": …}')
+        raise _wrong(
+            f"a {type(action).__name__} is not an action", action, 'return {"_index": …, "_id": …, "_source": …}'
+        )
     fields = {_UNDERSCORED.get(name, name): value for name, value in action.items()}
     operation = fields.pop("_op_type", "index")
     if operation not in _OPERATIONS:
@@ -80,14 +82,14 @@ def _request(action: Any, default: str) -> Request:
     about = {name: _plain(fields.pop(name)) for name in _ABOUT if name in fields}
     about.setdefault("_index", default)
     if not about["_index"]:
-        raise _wrong("an action without _index", action, "add it, or pass index= to the sink")
+        raise _wrong("the action has no _index", action, "add _index to the action, or pass index= to the sink")
     identity = about.pop("_id", None)
     if identity is not None:
         about["_id"] = str(identity)
     elif operation in ("update", "delete"):
-        raise _wrong(f"{operation} without _id", action, "say which document")
+        raise _wrong(f"the action {operation} has no _id", action, "add the _id of the document")
     if about.get("_id") == "":
-        raise _wrong("an empty _id", action, "leave it out, or set the document's id")
+        raise _wrong("the _id is empty", action, "remove _id, or set it to the id of the document")
     if operation == "delete":
         document = None
     elif not has_source:
@@ -95,7 +97,11 @@ def _request(action: Any, default: str) -> Request:
         if operation == "update" and not fields.keys() & {"doc", "script"}:
             document = {"doc": fields}
     elif fields:
-        raise _wrong(f"{', '.join(sorted(map(str, fields)))} in addition to _source", action, "use one of the two")
+        raise _wrong(
+            f"the action has _source and also {', '.join(sorted(map(str, fields)))}",
+            action,
+            "move all fields of the document into _source",
+        )
     try:
         lines = _encode({operation: about}) + (b"" if operation == "delete" else _encode(document))
     except RecordFormatError as error:
@@ -110,4 +116,4 @@ def _plain(value: Any) -> Any:
 
 
 def _wrong(problem: str, action: Any, remedy: str) -> SinkError:
-    return SinkError(f"{problem} for OpenSearch: {str(action)[:200]}", remedy=remedy)
+    return SinkError(f"OpenSearch: {problem}: {str(action)[:200]}", remedy=remedy)

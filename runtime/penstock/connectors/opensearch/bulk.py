@@ -90,7 +90,10 @@ class ActionBulk(Bulk[Request]):
         cause = error.get("caused_by")
         if isinstance(cause, dict) and cause.get("reason"):
             reason += f": {cause['reason']}"
-        remedy = next((remedy for kinds, remedy in _REMEDIES if kind in kinds), "correct the job's request")
+        remedy = next(
+            (remedy for kinds, remedy in _REMEDIES if kind in kinds),
+            "correct the request, which the server's message describes",
+        )
         refusal = SinkError(
             f"{self._connection.cluster.shown}: {request.shown} is rejected: {kind} ({status}): {reason[:500]}",
             remedy=remedy,

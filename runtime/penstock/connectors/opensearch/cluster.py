@@ -56,7 +56,7 @@ class Cluster:
                 "OpenSearch's user and password belong together", remedy="pass user= and password_file=, or neither"
             )
         if self.user and self.api_key_file:
-            raise InvalidJob("both user= and api_key_file= of OpenSearch", remedy="pass one of the two")
+            raise InvalidJob("user= and api_key_file= of OpenSearch exclude each other", remedy="pass one of them")
 
     def __repr__(self) -> str:
         return f"Cluster({self.shown})"
@@ -87,7 +87,7 @@ def cluster_of(hosts: str | Sequence[str], **options: Any) -> Cluster:
     """
     urls = [hosts] if isinstance(hosts, str) else list(hosts)
     if not urls:
-        raise InvalidJob("an OpenSearch sink without hosts", remedy="pass 'https://search-1:9200'")
+        raise InvalidJob("an OpenSearch sink needs at least one host", remedy="pass 'https://search-1:9200'")
     return Cluster(tuple(_url(host) for host in urls), **options)
 
 
@@ -146,24 +146,25 @@ class Connection:
             reason = str(error) or type(error).__name__
             if "CERTIFICATE_VERIFY_FAILED" in reason:
                 raise SinkError(
-                    f"{where}: {reason}", remedy="pass its authority's certificate (ca_file=), or correct the host"
+                    f"{where}: {reason}",
+                    remedy="set ca_file= to the certificate of the server's CA, or correct the host",
                 ) from error
             raise Lost(f"{where}: {reason}", remedy=_AWAY) from error
         status, text = answer.status_code, answer.text[:_SHOWN]
         if status in _PASSING:
-            raise Lost(f"{where} answers {status}: {text}", remedy=_AWAY)
+            raise Lost(f"{where} returned the status {status}: {text}", remedy=_AWAY)
         if status in (401, 403):
             raise SinkError(
-                f"{where} answers {status}: {text}",
+                f"{where} returned the status {status}: {text}",
                 remedy="check user= and password_file= (or api_key_file=), and grant the user write and create_index on the indices",
             )
         if not answer.is_success and status != TOO_LARGE:
             remedy = (
-                "use the address of the server itself"
+                "pass the address of the server itself, to which the request was redirected"
                 if status in _LEADS_ELSEWHERE
                 else "check the hosts, and their path"
             )
-            raise SinkError(f"{where} answers {status}: {text}", remedy=remedy)
+            raise SinkError(f"{where} returned the status {status}: {text}", remedy=remedy)
         return answer
 
     def check(self) -> None:

@@ -48,13 +48,14 @@ class OpenSearchSink(Sink):
     ) -> None:
         for name, value in (("batch_size", batch_size), ("batch_bytes", batch_bytes)):
             if value < 1:
-                raise InvalidJob(f"{name}={value}", remedy="1 or more")
+                raise InvalidJob(f"{name}={value} is too small", remedy=f"set {name} to at least 1")
         who = {"user": user, "password_file": password_file, "api_key_file": api_key_file, "ca_file": ca_file}
         if not isinstance(hosts, Cluster):
             hosts = cluster_of(hosts, **who)
         elif any(who.values()):
             raise InvalidJob(
-                f"a Cluster and {', '.join(name for name in who if who[name])}", remedy="pass it to the Cluster"
+                f"{', '.join(name for name in who if who[name])} cannot be set together with a Cluster",
+                remedy="pass it to the Cluster",
             )
         self.cluster = hosts
         self.action = action

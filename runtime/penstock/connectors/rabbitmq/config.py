@@ -166,8 +166,8 @@ class RMQConnectionConfig:
             config = self._config
             if not 1 <= config.prefetch_count <= MOST_PREFETCHED:
                 raise InvalidJob(
-                    f"prefetch_count={config.prefetch_count}",
-                    remedy=f"set 1 to {MOST_PREFETCHED:,}: without a limit, the whole queue would be loaded into memory",
+                    f"prefetch_count={config.prefetch_count} is not between 1 and {MOST_PREFETCHED:,}",
+                    remedy="set a number in this range. Without a limit, the source would load the whole queue into memory",
                 )
             if config.uri and not config.uri.startswith(("amqp://", "amqps://")):
                 raise InvalidJob(f"the uri of {config.shown} is invalid", remedy="write amqp://user@host:5672/vhost")
@@ -178,7 +178,7 @@ class RMQConnectionConfig:
                 )
             if config.requested_heartbeat < 0 or config.connection_timeout <= 0:
                 raise InvalidJob(
-                    f"requested_heartbeat={config.requested_heartbeat}, connection_timeout={config.connection_timeout}",
-                    remedy="set seconds of 0 (none) or more, and ms above 0",
+                    f"requested_heartbeat={config.requested_heartbeat}, connection_timeout={config.connection_timeout}: one of them is too small",
+                    remedy="set requested_heartbeat to at least 0 s (0 means none), and connection_timeout to at least 1 ms",
                 )
             return config

@@ -153,7 +153,7 @@ class Publisher(Background):
         connection.ioloop.close()
         self._outgoing.extendleft(reversed(self._unconfirmed.values()))
         self._unconfirmed = {}
-        return self._lost or RuntimeError("it was closed before it was open")
+        return self._lost or RuntimeError("it was closed before the connection was complete")
 
     def _on_channel(self, channel: Any) -> None:
         self._tag = 0
@@ -185,8 +185,8 @@ class Publisher(Background):
             self._fail(
                 SinkError(
                     f"{self._config.shown} has rejected a message{_to(message)}",
-                    remedy="a queue is full (x-max-length with reject-publish) or could not store the message: see the broker's log. "
-                    "The job writes it again when it fails over",
+                    remedy="check whether the queue is full (x-max-length with reject-publish), and look for errors in the broker's log. "
+                    "The job writes the message again when it fails over",
                 )
             )
             return

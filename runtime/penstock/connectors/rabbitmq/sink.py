@@ -49,14 +49,15 @@ class RMQSink(MessageSink):
         package()
         if bool(queue_name) == (exchange is not None) or (queue_name and routing_key):
             raise InvalidJob(
-                f"a RabbitMQ sink with queue_name={queue_name!r}, exchange={exchange!r}, routing_key={routing_key!r}",
-                remedy="name a queue, or give queue_name='' with an exchange and a routing key",
+                "a RabbitMQ sink writes either to a queue or to an exchange, but got "
+                f"queue_name={queue_name!r}, exchange={exchange!r}, routing_key={routing_key!r}",
+                remedy="pass the name of a queue; or pass queue_name='', an exchange and a routing key",
             )
         for text in (queue_name, exchange, routing_key):
             if isinstance(text, str) and not is_short(text):
                 raise InvalidJob(
-                    f"a RabbitMQ sink to {text[:100]!r}…",
-                    remedy="names and routing keys are text of at most 255 bytes of UTF-8",
+                    f"{text[:100]!r}… is too long for a name or a routing key of RabbitMQ",
+                    remedy="use at most 255 bytes of UTF-8",
                 )
         super().__init__(serialization_schema)
         self.config = connection_config

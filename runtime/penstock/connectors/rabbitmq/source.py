@@ -57,7 +57,7 @@ class RMQSource(QueueSource):
         package()
         super().__init__(deserialization_schema, error_tag_of(on_error, error_tag), is_exact=use_correlation_id)
         if not queue_name:
-            raise InvalidJob("a RabbitMQ source without a queue", remedy="pass the name of a queue")
+            raise InvalidJob("a RabbitMQ source needs a queue", remedy="pass the name of a queue")
         self.config = connection_config
         self.queue = queue_name
         self.create_queue = create_queue

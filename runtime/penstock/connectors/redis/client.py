@@ -223,5 +223,5 @@ def _remedy(error: BaseException, text: str) -> str:
         if found in words or any(text.startswith(name) or f" {name} " in text for name in words):
             return remedy
     if isinstance(error, package().ResponseError) and not isinstance(error, package().ConnectionError):
-        return "correct the job's request"
+        return "correct the command, which the server's message describes"
     return "check that the server runs, and check host, port, TLS settings and the network; the job retries when it fails over"

@@ -54,7 +54,7 @@ def checked(result: Any, record: Any, ttl_ms: int) -> list[Command]:
         arguments = [encoded(value) for value in command[1:]]
         if None in arguments:
             strange = command[1 + arguments.index(None)]
-            raise _wrong(command, record, f"has {strange!r}, which has no Redis representation", f"give {FORMS}")
+            raise _wrong(command, record, f"has {strange!r}, which has no Redis representation", f"use {FORMS}")
         name = command[0].upper()
         options = takewhile(_ZADD_OPTIONS.__contains__, (argument.upper() for argument in arguments[1:] if argument))
         adds_up = name == "ZADD" and b"INCR" in options
@@ -109,7 +109,7 @@ def _shown(part: Any) -> str:
 
 
 def _wrong(command: Any, record: Any, problem: str, remedy: str) -> SinkError:
-    return SinkError(f"{str(command)[:200]}, made from {str(record)[:200]}, {problem}", remedy=remedy)
+    return SinkError(f"{str(command)[:200]}, created from the record {str(record)[:200]}, {problem}", remedy=remedy)
 
 
 class Pipeline:

@@ -123,7 +123,7 @@ class RedisCommitter(Committer):
                     f"{self._server.shown}: {NOTES + app!r} disappeared while checkpoint {checkpoint} was committed. {done} of its "
                     f"entries are in the "
                     "stream and will be added again",
-                    remedy="let nothing delete these keys, and set a maxmemory-policy that evicts no keys without a time to live",
+                    remedy="make sure that no program deletes these keys, and set a maxmemory-policy that evicts only keys with a time to live",
                 )
             done = added
 

@@ -43,7 +43,7 @@ class RedisLookup(Lookup):
     ) -> None:
         super().__init__(key, join, **options)
         if isinstance(fields, str) and fields != ALL:
-            raise InvalidJob(f"fields={fields!r}", remedy='pass a list of names, or "*"')
+            raise InvalidJob(f"fields={fields!r} is not a list of fields", remedy='pass a list of names, or "*"')
         self.server = Server(url, password_file)
         self.fields = fields if isinstance(fields, str) else tuple(fields)
         self.binary = binary

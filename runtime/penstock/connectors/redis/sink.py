@@ -44,7 +44,7 @@ class RedisSink(Sink):
         password_file: str = "",
     ) -> None:
         if batch_size < 1:
-            raise InvalidJob(f"batch_size={batch_size}", remedy="1 or more")
+            raise InvalidJob(f"batch_size={batch_size} is too small", remedy="set batch_size to at least 1")
         self.server = Server(url, password_file)
         self.mapper = mapper
         self.ttl_ms = as_millis(ttl, "ttl")

@@ -69,11 +69,12 @@ class RedisStreamSource(MessageSource):
         self.streams = [streams] if isinstance(streams, str) else list(streams)
         if not all(self.streams) or not self.streams or len(set(self.streams)) < len(self.streams):
             raise InvalidJob(
-                f"streams={self.streams} of a Redis source", remedy="pass one key or several distinct keys"
+                f"streams={self.streams} must have one or more distinct keys", remedy="pass the keys of the streams"
             )
         if start not in ("earliest", "latest") and not re.fullmatch(r"\d+(-\d+)?", start):
             raise InvalidJob(
-                f"start={start!r}", remedy="write 'earliest', 'latest', or an entry's id: '1700000000000-0'"
+                f"start={start!r} is not valid",
+                remedy="write 'earliest', 'latest', or an entry's id: '1700000000000-0'",
             )
         super().__init__(schema, error_tag_of(on_error, error_tag))
         check_choice("on_lost", on_lost, "fail", "continue")
@@ -106,7 +107,7 @@ class RedisStreamSource(MessageSource):
         """
         connection = Connection(self.server, SourceError, 0.0)
         try:
-            connection.run("cannot be asked", self._check_server)
+            connection.run("cannot be checked", self._check_server)
             for stream in self.streams:
                 self.describe(connection, stream)
         finally:
@@ -139,7 +140,8 @@ class RedisStreamSource(MessageSource):
             )
         if kind != "stream":
             raise SourceError(
-                f"{self.server.shown}: {stream!r} is a {kind}, not a stream (WRONGTYPE)", remedy="name a stream's key"
+                f"{self.server.shown}: {stream!r} is a {kind}, not a stream (WRONGTYPE)",
+                remedy="pass the key of a stream",
             )
         connection.run(problem, lambda client: client.xrange(stream, count=1))
         found: dict[str, Any] = connection.run(problem, lambda client: client.xinfo_stream(stream))

@@ -58,14 +58,16 @@ class RedisStreamSink(Sink):
         password_file: str = "",
     ) -> None:
         if guarantee not in (DeliveryGuarantee.EXACTLY_ONCE, DeliveryGuarantee.AT_LEAST_ONCE):
-            raise InvalidJob(f"a Redis stream sink with {guarantee}", remedy="use EXACTLY_ONCE or AT_LEAST_ONCE")
+            raise InvalidJob(
+                f"a Redis stream sink does not support {guarantee}", remedy="use EXACTLY_ONCE or AT_LEAST_ONCE"
+            )
         if batch_size < 1 or max_length < 0:
             raise InvalidJob(
-                f"batch_size={batch_size}, max_length={max_length}",
-                remedy="set batch_size to 1 or more, and max_length to 0 or more",
+                f"batch_size={batch_size}, max_length={max_length}: one of them is too small",
+                remedy="set batch_size to at least 1, and max_length to at least 0",
             )
         if not stream:
-            raise InvalidJob("a Redis stream sink without a stream", remedy="name the stream's key")
+            raise InvalidJob("a Redis stream sink needs a stream", remedy="pass the key of the stream")
         self.server = Server(url, password_file)
         self.stream = stream
         self.entry = entry
@@ -92,8 +94,8 @@ class RedisStreamSink(Sink):
             or not 0 < len(fields) * 2 <= MOST_FIELDS
         ):
             raise SinkError(
-                f"{str(record)[:300]} goes to stream {stream!r} with fields {str(fields)[:300]}",
-                remedy=f"let entry= return a dict of one to {MOST_FIELDS // 2} fields, and stream= the key of a stream",
+                f"the record {str(record)[:300]} has the stream {stream!r} and the fields {str(fields)[:300]}, which Redis does not accept",
+                remedy=f"return a dict of 1 to {MOST_FIELDS // 2} fields from entry=, and the key of a stream from stream=",
             )
         found: Fields = []
         for name, value in fields.items():
@@ -152,7 +154,7 @@ def _bytes(value: Any, record: Any) -> bytes:
     if found is None:
         raise SinkError(
             f"{str(record)[:300]} has a field {value!r}, which has no Redis representation",
-            remedy=f"use {FORMS}, and leave None out",
+            remedy=f"use {FORMS}, and remove fields that are None",
         )
     return found
 

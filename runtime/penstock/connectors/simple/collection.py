@@ -31,7 +31,9 @@ class CollectionSource(Source):
         self.values = list(values)
         self.type_info: TypeInformation | None = to_type_info(type_info)
         if splits < 1:
-            raise InvalidJob(f"a collection source with {splits} splits", remedy="give 1 or more")
+            raise InvalidJob(
+                f"a collection source needs at least one split, got {splits}", remedy="set splits to at least 1"
+            )
         self.splits = splits
         if self.type_info is not None:
             self.values = [_converted(self.type_info, n, value) for n, value in enumerate(self.values)]

@@ -58,11 +58,13 @@ class DataGeneratorSource(Source):
         if not callable(function) and not callable(getattr(function, "map", None)):
             raise InvalidJob(f"{function!r} is not a function of the index", remedy="pass a callable that takes an int")
         if count is not None and count < 0:
-            raise InvalidJob(f"a generator of {count} records")
+            raise InvalidJob(f"count={count} of a generator is negative", remedy="set count to at least 0")
         if records_per_second is not None and records_per_second <= 0:
-            raise InvalidJob(f"a generator with {records_per_second} records per second", remedy="give a positive rate")
+            raise InvalidJob(
+                f"records_per_second={records_per_second} of a generator is not positive", remedy="set a positive rate"
+            )
         if splits is not None and splits < 1:
-            raise InvalidJob(f"a generator with {splits} splits", remedy="give 1 or more")
+            raise InvalidJob(f"a generator needs at least one split, got {splits}", remedy="set splits to at least 1")
         self.function = function
         self.count = count
         self.records_per_second = records_per_second

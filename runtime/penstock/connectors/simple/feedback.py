@@ -252,5 +252,5 @@ def _content(split: Split, files: StateFileReader) -> bytes:
     except FileNotFoundError as error:
         raise SourceError(
             f"the records of an iteration are not at the checkpoint's path: {error}",
-            remedy="restore from another checkpoint, and do not delete files in the checkpoint folder by hand",
+            remedy="restore from another checkpoint, and do not delete files in the checkpoint folder manually",
         ) from error

@@ -96,7 +96,7 @@ class HybridSourceBuilder:
             if not source.bounded:
                 raise InvalidJob(
                     f"source {number} of a hybrid source never ends: {type(source).__name__}",
-                    remedy="bound it (set_bounded(…)), or let it be the last",
+                    remedy="make it bounded (set_bounded(…)), or add it as the last source",
                 )
         return HybridSource(self._sources)
 

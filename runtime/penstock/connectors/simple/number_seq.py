@@ -23,9 +23,11 @@ class NumberSequenceSource(Source):
 
     def __init__(self, start: int, end: int, *, splits: int | None = None) -> None:
         if start > end:
-            raise InvalidJob(f"a number sequence from {start} to {end} is empty", remedy="give start <= end")
+            raise InvalidJob(f"a number sequence from {start} to {end} is empty", remedy="set end to at least start")
         if splits is not None and splits < 1:
-            raise InvalidJob(f"a number sequence with {splits} splits", remedy="give 1 or more")
+            raise InvalidJob(
+                f"a number sequence needs at least one split, got {splits}", remedy="set splits to at least 1"
+            )
         self.start = start
         self.end = end
         self.splits = splits

@@ -33,7 +33,7 @@ class SocketTextSource(SourceFunction):
 
     def __init__(self, host: str, port: int, delimiter: str = "\n", max_retry: int = 0) -> None:
         if not delimiter:
-            raise InvalidJob("a socket source with an empty delimiter", remedy="give the text that ends a line")
+            raise InvalidJob("the delimiter of a socket source is empty", remedy="pass the text that ends a line")
         self.host = host
         self.port = port
         self.delimiter = delimiter
@@ -55,7 +55,7 @@ class SocketTextSource(SourceFunction):
                 if retries == self.max_retry:
                     raise SourceError(
                         f"{self._shown} cannot be read: {type(error).__name__}: {error}",
-                        remedy="check host and port and that the server runs, or let it be tried again: max_retry=",
+                        remedy="check host and port, and that the server runs. To retry the connection, set max_retry=",
                     ) from error
             if retries == self.max_retry:
                 return
@@ -80,7 +80,7 @@ class SocketTextSource(SourceFunction):
             elif len(rest) > _LONGEST:
                 raise SourceError(
                     f"{self._shown} has sent {len(rest):,} bytes without a delimiter {self.delimiter!r}: {bytes(rest[:_SHOWN])!r}",
-                    remedy="give the delimiter that it sends",
+                    remedy="set delimiter= to the text that the server sends after each record",
                 )
         if rest:
             ctx.collect(self._text(rest, delimiter))
@@ -95,8 +95,8 @@ class SocketTextSource(SourceFunction):
             return (line.removesuffix(b"\r") if delimiter == b"\n" else line).decode()
         except UnicodeDecodeError as error:
             raise RecordFormatError(
-                f"a line of {self._shown} is not UTF-8: {error.reason} at {error.start}: {bytes(line[:_SHOWN])!r}",
-                remedy="let the server send UTF-8",
+                f"a line of {self._shown} is not UTF-8: {error.reason} at byte {error.start}: {bytes(line[:_SHOWN])!r}",
+                remedy="configure the server to send UTF-8",
             ) from None
 
     def cancel(self) -> None:

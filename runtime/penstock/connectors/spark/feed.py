@@ -80,7 +80,7 @@ class Feed:
         try:
             self._interrupt()
         except Exception as error:  # the work ends by itself, or with the cluster
-            logger.info("the running work of a DataFrame was not stopped: %s", error)
+            logger.info("the running Spark jobs of a DataFrame were not stopped: %s", error)
 
     def _hand_over(self, batch: StagedBatch) -> None:
         """Wait until the batch is taken or the feed is closed."""
@@ -205,5 +205,5 @@ def _explained(error: BaseException) -> PenstockError:
     text = str(error).strip()
     return SourceError(
         f"the DataFrame of from_spark cannot be read: {text[:2000] or type(error).__name__}",
-        remedy="fix the cause in the message; the job continues from its last checkpoint when the query can run",
+        remedy="correct the cause that the message names. The job continues from its last checkpoint when the query can run",
     )

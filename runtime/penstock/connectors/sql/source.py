@@ -61,7 +61,10 @@ class SqlSource(TableSource):
         super().__init__(server, table, fields, key=key, **options)
         self.settle_ms = default if settle is None else as_millis(settle, "settle")
         if self.bounded and settle is not None:
-            raise InvalidJob("a bounded source has no settle=", remedy="give follow=timedelta(…)")
+            raise InvalidJob(
+                "settle= needs follow=, because a bounded source does not wait for rows",
+                remedy="set follow=timedelta(…), or remove settle=",
+            )
 
     def position_of(self, key: Any) -> Any:
         return position_of(key)

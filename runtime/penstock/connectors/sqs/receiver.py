@@ -157,7 +157,7 @@ class Receiver(QueueClient[Message]):
         for some in _in_tens(handles):
             entries = [{"Id": str(number), "ReceiptHandle": handle} for number, handle in enumerate(some)]
             answer = self._retry(
-                "takes no deletions",
+                "does not delete messages",
                 partial(self._client.delete_message_batch, QueueUrl=self._queue.url, Entries=entries),
             )
             for refused in answer.get("Failed", ()):

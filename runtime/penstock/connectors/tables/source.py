@@ -80,10 +80,13 @@ class TableSource(Source):
         self.bounded = self.follow_ms is None
         if splits is not None and (splits < 1 or follow is not None):
             raise InvalidJob(
-                f"splits={splits} is not valid here", remedy="give 1 or more, and leave splits out together with follow"
+                f"splits={splits} is not valid", remedy="set splits to at least 1. Remove splits if follow is set"
             )
         if self.latest and self.bounded:
-            raise InvalidJob("a bounded source has no start='latest'", remedy="give follow=timedelta(…)")
+            raise InvalidJob(
+                "start='latest' needs follow=, because a bounded source reads the existing rows",
+                remedy="set follow=timedelta(…)",
+            )
 
     @abstractmethod
     def position_of(self, key: Any) -> Any:
@@ -115,7 +118,7 @@ class TableSource(Source):
         if self.key not in table.columns or frozenset([self.key]) not in table.unique:
             raise InvalidJob(
                 f"key={self.key!r} of table {table.sql} is not a NOT NULL column with a unique index of this column alone",
-                remedy="name such a column, for example the primary key: after a failure the source continues by it",
+                remedy="pass such a column, for example the primary key. After a failure, the source continues after the last key that it has read",
             )
         return table
 

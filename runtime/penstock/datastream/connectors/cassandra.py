@@ -90,13 +90,17 @@ class CassandraSink:
         def set_cluster_builder(self, builder: ClusterBuilder) -> Self:
             if not isinstance(builder, ClusterBuilder):
                 raise InvalidJob(
-                    f"set_cluster_builder({builder!r})", remedy="give a ClusterBuilder(hosts, port, user=…)"
+                    f"set_cluster_builder takes a ClusterBuilder, got {builder!r}",
+                    remedy="pass ClusterBuilder(hosts, port, user=…)",
                 )
             return self._reached(builder)
 
         def _reached(self, cluster: ClusterBuilder) -> Self:
             if self._cluster is not None:
-                raise InvalidJob("a Cassandra sink with two clusters", remedy="set_host, or set_cluster_builder")
+                raise InvalidJob(
+                    "the cluster of the Cassandra sink is already set",
+                    remedy="call set_host or set_cluster_builder once",
+                )
             self._cluster = cluster
             return self
 
@@ -139,11 +143,11 @@ class CassandraSink:
         def build(self) -> CassandraSink:
             if not self._query:
                 raise InvalidJob(
-                    "a Cassandra sink without a query",
-                    remedy="set_query('INSERT INTO …'), or stream.sink_to(CassandraTableSink(host, table, columns))",
+                    "a Cassandra sink needs a query",
+                    remedy="call set_query('INSERT INTO …'), or use stream.sink_to(CassandraTableSink(host, table, columns))",
                 )
             if self._cluster is None:
-                raise InvalidJob("a Cassandra sink without a host", remedy="set_host, or set_cluster_builder")
+                raise InvalidJob("a Cassandra sink needs a host", remedy="call set_host or set_cluster_builder")
             sink = CassandraTableSink(
                 self._cluster,
                 statement=self._query,

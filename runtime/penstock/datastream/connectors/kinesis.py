@@ -14,12 +14,14 @@ from penstock.connectors.kinesis.streams_source import (
 from penstock.datastream.not_built import not_built
 
 _INSTEAD = (
-    "write to a stream (KinesisStreamsSink) that Firehose reads, or give a SinkFunction with a client of your own"
+    "write to a stream (KinesisStreamsSink) that Firehose reads, or pass a SinkFunction that uses a client of Firehose"
 )
-_SHARDS = "nothing needs it: each shard has a watermark of its own"
+_SHARDS = "remove it: each shard already has a separate watermark"
 
 KinesisDeserializationSchema = not_built(
-    "KinesisDeserializationSchema", __name__, "give KinesisSource a DeserializationSchema, or a format of lines"
+    "KinesisDeserializationSchema",
+    __name__,
+    "pass a DeserializationSchema, or a format such as JsonLinesFormat, to KinesisSource",
 )
 KinesisFirehoseSink = not_built("KinesisFirehoseSink", __name__, _INSTEAD)
 KinesisFirehoseSinkBuilder = not_built("KinesisFirehoseSinkBuilder", __name__, _INSTEAD)

@@ -4,7 +4,7 @@ from penstock.datastream.not_built import not_built
 
 _INSTEAD = (
     "use KafkaSource and KafkaSink on Pulsar's Kafka protocol (KoP), or a SourceFunction and a "
-    "SinkFunction with a client of your own"
+    "SinkFunction that use a client of Pulsar"
 )
 
 MessageDelayer = not_built("MessageDelayer", __name__, _INSTEAD)

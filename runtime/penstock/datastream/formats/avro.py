@@ -94,7 +94,9 @@ class AvroRowSerializationSchema(AvroMessageWriter):
 
 def _schema_of(record_class: str | None, text: str | None) -> AvroSchema:
     if record_class is not None or text is None:
-        raise InvalidJob("an Avro schema as a Java class", remedy="give the schema's text: avro_schema_string='…'")
+        raise InvalidJob(
+            "an Avro schema cannot be a Java class", remedy="pass the text of the schema: avro_schema_string='…'"
+        )
     return AvroSchema(text)
 
 
@@ -112,7 +114,7 @@ class AvroInputFormat:
     def __init__(self, path: str, schema: Any) -> None:
         raise InvalidJob(
             "AvroInputFormat is not supported",
-            remedy="env.from_source(FileSource.for_bulk_file_format(AvroFormat(schema), path).build(), …)",
+            remedy="use env.from_source(FileSource.for_bulk_file_format(AvroFormat(schema), path).build(), …)",
         )
 
 
@@ -121,6 +123,6 @@ class GenericRecordAvroTypeInfo:
 
     def __init__(self, schema: Any) -> None:
         raise InvalidJob(
-            "GenericRecordAvroTypeInfo is not supported: records of Avro are dicts, Rows or objects of yours",
-            remedy="leave the type out, or declare the fields as a NamedTuple, a dataclass or Types.ROW_NAMED",
+            "GenericRecordAvroTypeInfo is not supported: records of Avro are dicts, Rows or objects of your classes",
+            remedy="remove the type, or declare the fields as a NamedTuple, a dataclass or Types.ROW_NAMED",
         )

@@ -80,7 +80,7 @@ class CsvSchemaBuilder:
             InvalidJob: there are no columns.
         """
         if not self._columns:
-            raise InvalidJob("a CSV schema without columns", remedy="add columns before build()")
+            raise InvalidJob("a CSV schema needs at least one column", remedy="add columns before build()")
         row_type = RowTypeInfo(list(self._columns.values()), list(self._columns))
         return CsvSchema(row_type, self._dialect, has_header=self._has_header)
 
@@ -113,7 +113,10 @@ class CsvSchemaBuilder:
         return self._change(allow_comments=allow)
 
     def set_any_property_name(self, name: str) -> CsvSchemaBuilder:
-        warn_no_effect("set_any_property_name", "columns beyond the schema are left out, or refused without a header")
+        warn_no_effect(
+            "set_any_property_name",
+            "with a header, columns that the schema does not have are ignored; without a header, they are an error",
+        )
         return self
 
     def disable_array_element_separator(self) -> CsvSchemaBuilder:
@@ -143,7 +146,7 @@ class CsvSchemaBuilder:
             InvalidJob: it is another separator.
         """
         if separator not in ("\n", "\r\n"):
-            raise InvalidJob(f"line separator {separator!r}", remedy=r"use '\n' or '\r\n'")
+            raise InvalidJob(f"the line separator {separator!r} is not supported", remedy=r"use '\n' or '\r\n'")
         if separator != "\n":
             warn_no_effect("set_line_separator", r"readers take \n and \r\n, writers write \n")
         return self
@@ -233,7 +236,7 @@ class CsvRowDeserializationSchema(RowMessages):
     def _row(self, message: bytes) -> Any:
         rows = self._decode(message).rows().values
         if len(rows) > 1:
-            raise MalformedBlock(f"{len(rows)} lines in one message")
+            raise MalformedBlock(f"the message has {len(rows)} lines, and one is expected")
         return rows[0] if rows else None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -344,5 +347,5 @@ def with_separators(row_type: RowTypeInfo, dialect: CsvDialect) -> CsvDialect:
 def _row_type(type_info: Any) -> RowTypeInfo:
     found = to_type_info(type_info)
     if not isinstance(found, RowTypeInfo):
-        raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
+        raise InvalidJob(f"{type_info!r} is not a row type", remedy="pass Types.ROW_NAMED(names, types)")
     return found

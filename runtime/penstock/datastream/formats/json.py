@@ -64,7 +64,7 @@ class JsonRowDeserializationSchema(RowMessages):
         data = message.replace(b"\n", b" ")
         rows = self._decode(data).rows().values
         if len(rows) != 1:
-            raise MalformedBlock("no JSON value")
+            raise MalformedBlock("the message is not exactly one JSON value")
         if self._fail_on_missing_field:
             missing = set(self._row_type.get_field_names()) - set(json.loads(data))
             if missing:
@@ -85,7 +85,7 @@ class JsonRowDeserializationSchema(RowMessages):
         def type_info(self, type_info: Any) -> JsonRowDeserializationSchema.Builder:
             found = to_type_info(type_info)
             if not isinstance(found, RowTypeInfo):
-                raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
+                raise InvalidJob(f"{type_info!r} is not a row type", remedy="pass Types.ROW_NAMED(names, types)")
             self._type_info = found
             return self
 
@@ -98,7 +98,10 @@ class JsonRowDeserializationSchema(RowMessages):
             try:
                 found = _row_type_of(json.loads(json_schema))
             except (ValueError, KeyError, TypeError) as error:
-                raise InvalidJob(f"not a JSON schema of an object: {error}: {json_schema[:200]!r}") from error
+                raise InvalidJob(
+                    f"not a JSON schema of an object: {error}: {json_schema[:200]!r}",
+                    remedy='pass a schema with "type": "object" and "properties"',
+                ) from error
             return self.type_info(found)
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
@@ -113,9 +116,13 @@ class JsonRowDeserializationSchema(RowMessages):
 
         def build(self) -> JsonRowDeserializationSchema:
             if self._type_info is None:
-                raise InvalidJob("a JSON schema without fields", remedy="call type_info(...) or json_schema(...)")
+                raise InvalidJob(
+                    "the schema of JSON messages has no fields", remedy="call type_info(...) or json_schema(...)"
+                )
             if self._fail_on_missing_field and self._ignore_parse_errors:
-                raise InvalidJob("fail_on_missing_field and ignore_parse_errors exclude each other")
+                raise InvalidJob(
+                    "fail_on_missing_field and ignore_parse_errors exclude each other", remedy="call one of them"
+                )
             return _json_schema(self._type_info, self._fail_on_missing_field, self._ignore_parse_errors)
 
 
@@ -175,11 +182,11 @@ class JsonRowSerializationSchema(SerializationSchema):
         def with_type_info(self, type_info: Any) -> JsonRowSerializationSchema.Builder:
             found = to_type_info(type_info)
             if not isinstance(found, RowTypeInfo):
-                raise InvalidJob(f"{type_info!r} is not a row type", remedy="give Types.ROW_NAMED(names, types)")
+                raise InvalidJob(f"{type_info!r} is not a row type", remedy="pass Types.ROW_NAMED(names, types)")
             self._type_info = found
             return self
 
         def build(self) -> JsonRowSerializationSchema:
             if self._type_info is None:
-                raise InvalidJob("a JSON schema without fields", remedy="call with_type_info(...)")
+                raise InvalidJob("the schema of JSON messages has no fields", remedy="call with_type_info(...)")
             return JsonRowSerializationSchema(self._type_info)

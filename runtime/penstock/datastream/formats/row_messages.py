@@ -85,7 +85,11 @@ class RowMessages(DeserializationSchema):
         self._ignored += 1
         if self._ignored & (self._ignored - 1) == 0:
             _LOG.warning(
-                "%d malformed %s messages ignored; the last: %s: %r", self._ignored, self._kind, error, message[:200]
+                "ignored %d malformed %s messages so far. The last one: %s: %r",
+                self._ignored,
+                self._kind,
+                error,
+                message[:200],
             )
 
     def get_produced_type(self) -> TypeInformation:

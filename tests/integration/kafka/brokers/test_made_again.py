@@ -88,7 +88,7 @@ def test_a_deleted_topic_of_a_pattern_is_an_error(kafka: KafkaServer, tmp_path: 
     until(lambda: ids(kafka, writes) == list(range(20)), master)
     kafka.delete_topic(one)
     eventually(lambda: master.is_done, 60, "the job's end")
-    assert f"topic '{one}' was deleted while the job reads it" in str(master.error)
+    assert f"topic '{one}' was deleted while the job was reading it" in str(master.error)
     assert "set_recreated_topics('restart')" in str(master.error)
 
 
@@ -117,4 +117,4 @@ def test_a_bounded_job_does_not_wait_forever_for_a_deleted_topic(kafka: KafkaSer
     until(lambda: ids(kafka, writes) == list(range(10)), master)
     kafka.delete_topic(name)
     eventually(lambda: master.is_done, 60, "the job's end")
-    assert "was deleted while the job reads it" in str(master.error)
+    assert "was deleted while the job was reading it" in str(master.error)

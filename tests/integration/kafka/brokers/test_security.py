@@ -189,7 +189,7 @@ def test_a_missing_permission_for_transactions_is_an_error_before_the_job_starts
     properties = allow(guarded, name, "WRITE", "DESCRIBE")
     plain = sink(guarded.bootstrap_servers, name, DeliveryGuarantee.AT_LEAST_ONCE).set_properties(properties)
     eventually(lambda: _is_valid(plain.build()), 20, "the right")
-    with pytest.raises(SinkError, match=r"(?s)TransactionalIdAuthorizationFailed.*transactional ids by their prefix"):
+    with pytest.raises(SinkError, match=r"(?s)TransactionalIdAuthorizationFailed.*the prefix of the transactional ids"):
         sink(guarded.bootstrap_servers, name).set_properties(properties).build().validate()
 
 

@@ -125,7 +125,7 @@ def test_a_refused_row_is_named_and_not_retried(played: Any) -> None:
 
 def test_retries_end_if_the_server_accepts_nothing(played: Any) -> None:
     requests, _ = played(lambda value: OperationTimedOut(), patience=0.2)
-    with pytest.raises(SinkError, match=r"10 rows were not accepted for 0\.2 s"):
+    with pytest.raises(SinkError, match=r"10 rows were not accepted within 0\.2 s"):
         sent(requests, *range(10))
 
 
@@ -153,7 +153,7 @@ def test_options_that_belong_into_the_statement_are_refused() -> None:
     harmless = MapperOptions().ttl(0).if_not_exists(False).timestamp(100).tracing(True).save_null_fields(True)
     CassandraTableSink("a", statement=STATEMENT, options=harmless)
     for options in (MapperOptions().ttl(1), MapperOptions().if_not_exists(True)):
-        with pytest.raises(InvalidJob, match="in addition to the statement"):
+        with pytest.raises(InvalidJob, match="cannot be set together with the statement"):
             CassandraTableSink("a", statement=STATEMENT, options=options)
 
 

@@ -81,5 +81,5 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("level", [ConsistencyLevel.SERIAL, "QUORUM", 1])
 def test_the_consistency_must_be_valid_for_writes(level: Any) -> None:
-    with pytest.raises(InvalidJob, match="of a write"):
+    with pytest.raises(InvalidJob, match="not a consistency level of writes"):
         MapperOptions().consistency_level(level)

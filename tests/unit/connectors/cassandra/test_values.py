@@ -121,7 +121,7 @@ def test_an_accepted_value_is_read_back_unchanged(kind: str, value: Any, wanted:
         ("date", np.datetime64(2**31, "D"), ""),
         ("time", datetime.time(10, tzinfo=EAST), "not have a zone"),
         ("time", "10:00:00+05:00", "not have a zone"),
-        ("time", "10:00:00.1234567", "six digits"),
+        ("time", "10:00:00.1234567", "six decimal places"),
         ("duration", np.timedelta64(1, "M"), "no fixed length"),
         ("duration", np.timedelta64(1, "Y"), "no fixed length"),
         ("duration", np.timedelta64(10**6, "D"), ""),

@@ -125,5 +125,5 @@ def test_a_format_that_cannot_be_merged_is_refused(tmp_path: Path) -> None:
         FileSink.for_row_format(str(tmp_path), TEXT).with_compression("gzip").enable_compact(AFTER_3, SEMICOLON).build()
     with pytest.raises(InvalidJob, match="end at every checkpoint"):
         FileSink.for_row_format("memory://x", TEXT).enable_compact(AFTER_3, SEMICOLON).build().validate()
-    with pytest.raises(InvalidJob, match="without a number of checkpoints"):
+    with pytest.raises(InvalidJob, match="neither a number of checkpoints nor a size"):
         FileCompactStrategy.builder().build()

@@ -123,7 +123,7 @@ def test_every_kind_of_record_is_written_as_json_lines(tmp_path: Path) -> None:
 
 
 def test_csv_needs_field_names_for_objects_and_joins_lists() -> None:
-    with pytest.raises(InvalidJob, match="needs the names of fields"):
+    with pytest.raises(InvalidJob, match="without the names of its fields"):
         CsvEncoder().encode_batch([{"id": "a"}])
     encoder = CsvEncoder(["id", "tags"], CsvDialect(array_separators={"tags": "|"}, null_value="-"))
     assert encoder.encode_batch([{"id": None, "tags": [1, 2]}]) == b"-,1|2\n"

@@ -346,7 +346,7 @@ def test_a_file_that_shrank_is_an_error(tmp_path: Path) -> None:
     source = source_of(TEXT, path)
     (split,) = splits_of(source)
     path.write_text("1\n")
-    with pytest.raises(SourceError, match="ends at byte 2; 2000 bytes were listed"):
+    with pytest.raises(SourceError, match="ends at byte 2, but had 2000 bytes when it was listed"):
         read_all(open_split(source, split))
 
 

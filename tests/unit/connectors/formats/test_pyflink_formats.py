@@ -193,7 +193,7 @@ def test_missing_fields_and_parse_errors_follow_the_settings(caplog: pytest.LogC
     lenient = JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).ignore_parse_errors().build()
     with caplog.at_level(logging.WARNING):
         assert lenient.deserialize_batch([b"x", b'{"n":1}', b"y"]) == [Row(id=None, n=1, tags=None)]
-    assert "2 malformed JSON messages ignored" in caplog.text
+    assert "ignored 2 malformed JSON messages" in caplog.text
     with pytest.raises(InvalidJob):
         JsonRowDeserializationSchema.builder().type_info(ROW_TYPE).fail_on_missing_field().ignore_parse_errors().build()
     with pytest.raises(InvalidJob):
@@ -234,7 +234,7 @@ def test_csv_messages_become_rows_and_back(caplog: pytest.LogCaptureFixture) -> 
     lenient = builder.set_ignore_parse_errors(True).build()
     with caplog.at_level(logging.WARNING):
         assert lenient.deserialize_batch([b"a;x;", *messages]) == ROWS
-    assert "malformed CSV messages ignored" in caplog.text
+    assert "ignored 1 malformed CSV messages" in caplog.text
 
 
 def test_parquet_with_avro_schemas_is_refused_with_an_alternative() -> None:

@@ -44,7 +44,7 @@ def test_flinks_settings_are_accepted(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"aws.credentials.provider": "BASIC"}, "does not know aws.credentials.provider"),
+        ({"aws.credentials.provider": "BASIC"}, "does not support the properties aws.credentials.provider"),
         ({"source.reader.type": "EFO"}, "source.reader.type=EFO"),
         ({"source.init.position": "AT_TIMESTAMP"}, "source.init.timestamp=''"),
         ({"source.init.position": "FIRST"}, "start='FIRST'"),

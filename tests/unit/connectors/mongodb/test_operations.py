@@ -21,8 +21,8 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
     ("given", "message"),
     [
         (5, "a int is not a document"),
-        ({"n": 1}, "a document without _id"),
-        ({"_id": None}, "a document without _id"),
+        ({"n": 1}, "the document has no _id"),
+        ({"_id": None}, "the document has no _id"),
         (InsertOne({"_id": 1}), "InsertOne does not identify a single document"),
         (UpdateMany({}, {"$set": {"a": 1}}), "UpdateMany does not identify a single document"),
         (DeleteMany({}), "DeleteMany does not identify a single document"),
@@ -32,7 +32,7 @@ CONTEXT = WriterContext(0, 1, 0, "out", "job")
         (UpdateOne({"_id": 1}, {"$set": {"a": 1}, "$push": {"n": 1}}), r"\$push are not idempotent"),
         (UpdateOne({"_id": 1}, {"n": 1}), "the update {'n': 1} has no operators"),
         (UpdateOne({"_id": 1}, [{"$set": {"n": {"$add": ["$n", 1]}}}]), "pipeline is not idempotent"),
-        (UpdateOne({"_id": 1, "n": 1}, {"$set": {"n": 2}}, upsert=True), "would make it a second time"),
+        (UpdateOne({"_id": 1, "n": 1}, {"$set": {"n": 2}}, upsert=True), "could create the document a second time"),
         ({"_id": 1, "n": 2**70}, "n is the number"),
         ({"_id": object()}, "_id is a object"),
     ],
@@ -44,7 +44,7 @@ def test_a_write_that_is_not_idempotent_or_not_valid_is_named(given: Any, messag
 
 def test_a_missing_key_field_is_an_error() -> None:
     writes = Writes(None, ("a", "b"))
-    with pytest.raises(SinkError, match="a document without b"):
+    with pytest.raises(SinkError, match="the document has no b"):
         writes.of({"a": 1})
     [write] = writes.of({"a": 1, "b": 2, "n": 3})
     assert write.shown == "{a: 1, b: 2}"

@@ -67,7 +67,7 @@ def test_an_empty_collection_has_no_ranges() -> None:
 
 
 def test_an_id_without_a_place_in_the_order_is_an_error() -> None:
-    with pytest.raises(SourceError, match="has an _id that is MaxKey"):
+    with pytest.raises(SourceError, match="has an _id of type MaxKey"):
         find_ranges(Ids([1, bson.MaxKey()], 2), 1)
 
 

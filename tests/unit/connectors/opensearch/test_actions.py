@@ -68,11 +68,11 @@ def test_a_record_has_any_number_of_actions() -> None:
 @pytest.mark.parametrize(
     ("action", "message"),
     [
-        ("text", "a str for OpenSearch"),
+        ("text", "a str is not an action"),
         ({"_op_type": "upsert", "_id": 1}, "_op_type='upsert'"),
-        ({"_op_type": "delete"}, "delete without _id"),
-        ({"_id": ""}, "an empty _id"),
-        ({"_id": 1, "_source": {}, "n": 1}, "n in addition to _source"),
+        ({"_op_type": "delete"}, "delete has no _id"),
+        ({"_id": ""}, "the _id is empty"),
+        ({"_id": 1, "_source": {}, "n": 1}, "_source and also n"),
         ({"_id": 1, "_source": {"x": object()}}, "cannot be written as JSON"),
     ],
 )
@@ -83,5 +83,5 @@ def test_an_invalid_action_is_an_error(action: Any, message: str) -> None:
 
 
 def test_an_action_without_an_index_is_an_error() -> None:
-    with pytest.raises(SinkError, match="without _index"):
+    with pytest.raises(SinkError, match="has no _index"):
         lines({"_id": 1}, index="")

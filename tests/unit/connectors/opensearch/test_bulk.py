@@ -141,7 +141,7 @@ def test_a_busy_server_is_retried(server: Told, status: int) -> None:
 
 def test_a_server_that_remains_busy_fails_the_job_with_its_message(server: Told) -> None:
     server.otherwise = [lambda ids: (503, b"no master")] * 100
-    with pytest.raises(SinkError, match="answers 503: no master"):
+    with pytest.raises(SinkError, match="returned the status 503: no master"):
         write(server, ("a", 1), patience=300)
 
 
@@ -150,10 +150,10 @@ def test_a_server_that_remains_busy_fails_the_job_with_its_message(server: Told)
     [
         (200, b"<html>welcome</html>", "is not OpenSearch: '<html>"),
         (200, b'{"errors": false, "items": []}', "is not OpenSearch"),
-        (401, b"who", "answers 401: who"),
-        (403, b"no", "answers 403: no"),
-        (404, b"nothing here", "answers 404"),
-        (302, b"", "answers 302"),
+        (401, b"who", "returned the status 401: who"),
+        (403, b"no", "returned the status 403: no"),
+        (404, b"nothing here", "returned the status 404"),
+        (302, b"", "returned the status 302"),
     ],
 )
 def test_foreign_servers_and_refusals_fail_at_once(server: Told, status: int, content: bytes, message: str) -> None:

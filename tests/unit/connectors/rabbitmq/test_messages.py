@@ -60,7 +60,7 @@ def test_a_routing_key_or_exchange_that_is_not_a_short_text_is_an_error(text: An
 
 def test_a_name_that_is_too_long_is_an_invalid_job() -> None:
     for queue, exchange, key in (("q" * 256, None, ""), ("", "x" * 256, ""), ("", "x", "k" * 256)):
-        with pytest.raises(InvalidJob, match="a RabbitMQ sink to '"):
+        with pytest.raises(InvalidJob, match="is too long for a name or a routing key"):
             RMQSink(CONFIG, queue, SimpleStringSchema(), exchange=exchange, routing_key=key)
 
 
@@ -70,7 +70,7 @@ def test_a_serializer_must_return_bytes(body: Any) -> None:
         def serialize(self, value: Any) -> Any:
             return body if value == "bad" else b""
 
-    with pytest.raises(RecordFormatError, match=f"the serializer gives {body!r} for 'bad'"):
+    with pytest.raises(RecordFormatError, match=f"the serializer returned {body!r} for 'bad'"):
         RMQSink(CONFIG, "q", Odd()).messages(["good", "bad"])
     assert [message.body for message in RMQSink(CONFIG, "q", Odd()).messages(["good"])] == [b""]
 

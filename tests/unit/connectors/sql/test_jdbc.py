@@ -89,7 +89,7 @@ def test_options_return_their_values_and_show_no_password() -> None:
     assert (options.get_db_url(), options.get_driver_name()) == ("jdbc:mysql://db/x", "com.mysql.cj.jdbc.Driver")
     assert (options.get_user_name(), options.get_password()) == ("me", "s3cret")
     assert "s3cret" not in repr(options)
-    with pytest.raises(InvalidJob, match="have no URL"):
+    with pytest.raises(InvalidJob, match="has no URL"):
         BUILDER().build()
 
 
@@ -98,7 +98,7 @@ def test_a_sink_is_picklable_and_checks_the_number_of_placeholders(tmp_path: Pat
     made = pickle.loads(pickle.dumps(JdbcSink.sink("insert into t values (?, ?)", ROW, options)))
     assert made.names == ("f0", "f1")
     assert JdbcSink.sink("insert into t values (?)", Types.TUPLE([Types.LONG()]), options).names == ("f0",)  # type: ignore[arg-type]
-    with pytest.raises(InvalidJob, match="has 1 times"):
+    with pytest.raises(InvalidJob, match="has 1 placeholders"):
         JdbcSink.sink("insert into t values (?)", ROW, options)
     with pytest.raises(InvalidJob, match="type_info"):
         JdbcSink.sink("insert into t values (?)", Types.LONG(), options)  # type: ignore[arg-type]

@@ -138,7 +138,9 @@ def strftime_of(pattern: str) -> str:
         if letters:
             for run in re.findall(r"((.)\2*)", letters):
                 if run[0] not in _LETTERS:
-                    raise InvalidJob(f"{run[0]!r} in the date pattern {pattern!r}", remedy="use yyyy MM dd HH mm ss")
+                    raise InvalidJob(
+                        f"{run[0]!r} in the date pattern {pattern!r} is not supported", remedy="use yyyy MM dd HH mm ss"
+                    )
                 parts.append(_LETTERS[run[0]])
         else:
             parts.append((quoted or other).replace("%", "%%"))
@@ -149,7 +151,7 @@ def _zone(name: str) -> tzinfo:
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        raise InvalidJob(f"no time zone {name!r}", remedy="use a name such as Europe/Paris") from None
+        raise InvalidJob(f"the time zone {name!r} does not exist", remedy="use a name such as Europe/Paris") from None
 
 
 def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
@@ -172,7 +174,7 @@ def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
 def _no_bucket(buckets: list[Any], values: list[Any]) -> UserFunctionError:
     bucket, value = next((b, v) for b, v in zip(buckets, values, strict=True) if not _is_bucket(b))
     return UserFunctionError(
-        f"{bucket!r} is not a bucket; the assigner returned it for {value!r}",
+        f"the bucket assigner returned {bucket!r} for {value!r}, which is not a bucket",
         remedy="return a relative path without empty parts and without parts that begin with '.'",
     )
 

@@ -71,7 +71,7 @@ class FileCompactStrategy:
             strategy = self._strategy
             if strategy.num_checkpoints_before_compaction <= 0 and strategy.size_threshold <= 0:
                 raise refusal(
-                    "a FileCompactStrategy without a number of checkpoints and without a size",
+                    "FileCompactStrategy has neither a number of checkpoints nor a size",
                     "call enable_compaction_on_checkpoint or set_size_threshold",
                 )
             return strategy

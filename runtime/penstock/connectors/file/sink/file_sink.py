@@ -164,7 +164,7 @@ class FileSink(Sink):
             if not os.access(self.base_path, os.W_OK | os.X_OK):
                 raise SinkError(
                     f"cannot write to {self.base_path!r}: permission denied",
-                    remedy="give the job's user the right to it",
+                    remedy="give the job's user the right to write there",
                 )
             return
         with explained(self.base_path, "reach", SinkError):
@@ -186,7 +186,7 @@ def checked_factory(writer_factory: BulkWriterFactory) -> ColumnsWriterFactory:
     """
     if not isinstance(writer_factory, ColumnsWriterFactory):
         raise InvalidJob(
-            f"{type(writer_factory).__name__} does not make bulk writers",
+            f"{type(writer_factory).__name__} does not create bulk writers",
             remedy="use ParquetBulkWriters.for_row_type, or subclass penstock.connectors.formats.bulk.ColumnsWriterFactory",
         )
     return writer_factory
@@ -267,7 +267,7 @@ class RowFileSinkBuilder(BaseBuilder):
             if self._compaction is not None and self._compaction.delimiter:
                 raise InvalidJob(
                     "compressed files cannot be merged with a delimiter between them",
-                    remedy="use FileCompactor.concat_file_compactor() without one, or no compression",
+                    remedy="use FileCompactor.concat_file_compactor() without a delimiter, or no compression",
                 )
             encoder = CompressedEncoder(encoder, self._compression)
             config = OutputFileConfig(config.part_prefix, config.part_suffix + COMPRESSIONS[self._compression])
@@ -304,8 +304,8 @@ class BulkFileSinkBuilder(BaseBuilder):
         super().enable_compact(strategy, compactor)
         if self._compaction is not None:
             raise InvalidJob(
-                "files of a bulk format end at every checkpoint, and cannot be put one after the other",
-                remedy="a longer checkpoint interval makes larger files",
+                "files of a bulk format end at every checkpoint and cannot be merged",
+                remedy="remove enable_compact. For larger files, set a longer checkpoint interval",
             )
         return self
 

@@ -35,7 +35,7 @@ class OutputFileConfig:
         if "/" in self.part_prefix + self.part_suffix or self.part_prefix.startswith(".") or not self.part_prefix:
             raise InvalidJob(
                 f"{self.part_prefix!r} and {self.part_suffix!r} are not a prefix and a suffix of file names",
-                remedy="a prefix does not begin with a dot; neither holds a '/'",
+                remedy="use a prefix that is not empty and does not begin with a dot, and no '/' in either of them",
             )
 
     def get_part_prefix(self) -> str:

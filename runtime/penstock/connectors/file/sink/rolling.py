@@ -37,7 +37,7 @@ class RollingPolicy:
             ("inactivity_interval", inactivity_ms),
         ):
             if value <= 0:
-                raise InvalidJob(f"{name}={value} of a rolling policy", remedy="give a positive value")
+                raise InvalidJob(f"{name}={value} of a rolling policy is not positive", remedy="set a positive value")
         return DefaultRollingPolicy(part_size, rollover_ms, inactivity_ms)
 
     @staticmethod

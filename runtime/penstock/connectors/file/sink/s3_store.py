@@ -113,9 +113,9 @@ class S3Part(PartStream):
                 self._upload = self._client.call("create_multipart_upload", self._path)["UploadId"]
         if self._next > _LAST_PART:
             raise SinkError(
-                f"the last of the {_LAST_PART} upload parts that S3 takes for {self._path!r} is already used, and "
-                f"{len(data)} bytes are left",
-                remedy="restore an older checkpoint; the sink then ends the part before its numbers are used up",
+                f"the last of the {_LAST_PART} upload parts that S3 allows for {self._path!r} is already used, and "
+                f"{len(data)} bytes remain",
+                remedy="restore an older checkpoint. The sink then ends the file before it has used all upload parts",
             )
         while len(self._running) >= _UPLOADS:
             self._parts.append(self._running.pop(0).result())
@@ -197,7 +197,7 @@ class S3Store(RecoverableStore):
                     there = f"; an object of {found} bytes exists, but the job wrote {size}" if found >= 0 else ""
                     raise SinkError(
                         f"cannot commit {path!r}: {error}{there}",
-                        remedy="the upload was aborted outside the job (a life-cycle rule?), or another job wrote this key",
+                        remedy="check whether a lifecycle rule of the bucket aborts uploads, and whether another job writes the same keys",
                     ) from error
 
     def abort(self, committable: dict[str, Any]) -> None:

@@ -122,7 +122,9 @@ class BlockCutter:
         text = data[:_KEPT].decode("utf-8", "backslashreplace")
         if not self._format.rejects:
             raise malformed(self._format.what, self._path, self.line, self.offset, text, reason)
-        self.rejected.append(RejectedRecord(self._path, self.line, self.offset, text, f"{reason}; its head is kept"))
+        self.rejected.append(
+            RejectedRecord(self._path, self.line, self.offset, text, f"{reason}; only its beginning is kept")
+        )
         self.offset = self._after_line_end(self.offset + len(data))
         self.line = None if self.line is None else self.line + 1
         self.at_end = self.offset >= self._end or not self._source.read_at(self.offset, 1)

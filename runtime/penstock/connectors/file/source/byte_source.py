@@ -172,7 +172,7 @@ class InflatedBytes(_Buffered):
         except (OSError, EOFError, pa.ArrowException) as error:
             raise RecordFormatError(
                 f"cannot decompress {self._part.path!r} as {self._codec}, at byte {offset} of its content: {error}",
-                remedy="the file is damaged or cut short; replace it",
+                remedy="replace the file, because it is damaged or incomplete",
             ) from error
 
     def _open(self) -> None:
@@ -213,13 +213,13 @@ def check_unchanged(part: FileRange, storage: Storage) -> None:
     same = now.size >= part.size if storage.local else (now.size == part.size and now.version == part.version)
     if not same:
         raise SourceError(
-            f"{part.path!r} was replaced while it was to be read: {part.size} bytes were listed, {now.size} are there now",
+            f"{part.path!r} was replaced before it was read: it had {part.size} bytes when it was listed, and has {now.size} now",
             remedy="write new data under new names, and move files into the directory when they are complete",
         )
 
 
 def _shrunk(part: FileRange, end: int) -> SourceError:
     return SourceError(
-        f"{part.path!r} ends at byte {end}; {part.size} bytes were listed",
-        remedy="the file was cut or replaced while it was read; write new data under new names",
+        f"{part.path!r} ends at byte {end}, but had {part.size} bytes when it was listed: it was truncated or replaced while the job read it",
+        remedy="write new data under new names",
     )

@@ -37,11 +37,11 @@ class FileSource(Source):
         storage_options: StorageOptions | None = None,
     ) -> None:
         if not paths:
-            raise InvalidJob("a file source without paths", remedy="name a file, a directory or a pattern")
+            raise InvalidJob("a file source needs at least one path", remedy="pass a file, a directory or a pattern")
         if split_size is not None and not format.splittable:
             raise InvalidJob(
                 f"{type(format).__name__} cannot be read from the middle of a file, so split_size cannot be set",
-                remedy="leave split_size out, or turn quotes off (CSV)",
+                remedy="remove split_size, or turn quotes off (CSV)",
             )
         self.format = format
         self.paths = tuple(local_path(str(path)) if is_local(str(path)) else str(path) for path in paths)
@@ -160,7 +160,10 @@ class FileSourceBuilder:
         """List the paths at this interval. The source does not end."""
         self._interval_ms = as_millis(discovery_interval, "discovery_interval")
         if self._interval_ms <= 0:
-            raise InvalidJob(f"a discovery interval of {self._interval_ms} ms", remedy="give a positive length of time")
+            raise InvalidJob(
+                f"the discovery interval must be positive, got {self._interval_ms} ms",
+                remedy="pass for example timedelta(minutes=1)",
+            )
         return self
 
     def process_static_file_set(self) -> FileSourceBuilder:

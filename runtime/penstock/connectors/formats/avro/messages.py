@@ -66,7 +66,7 @@ class AvroMessages(MessageFormat):
         except Exception as error:  # damaged bytes make fastavro raise any kind of error
             raise RecordFormatError(
                 f"malformed Avro message: {type(error).__name__}: {error}: {bytes(message)[:_SHOWN]!r}",
-                remedy="check that reader and writer use this schema, and that both or neither use a registry",
+                remedy="check that reader and writer use this schema, and that either both or neither of them use a schema registry",
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:

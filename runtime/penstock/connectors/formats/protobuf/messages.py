@@ -69,7 +69,7 @@ class ProtobufMessages(MessageFormat):
         except Exception as error:  # damaged bytes make the library raise any kind of error
             raise RecordFormatError(
                 f"malformed Protobuf message: {type(error).__name__}: {error}: {bytes(message)[:_SHOWN]!r}",
-                remedy=f"check that it is a {self._schema.name}, and that both or neither of writer and reader use a registry's head",
+                remedy=f"check that it is a {self._schema.name}, and that either both or neither of writer and reader use a schema registry",
             ) from error
 
     def deserialize_batch(self, messages: Sequence[bytes]) -> list[Any]:
@@ -126,7 +126,7 @@ class ProtobufMessages(MessageFormat):
         if self._schema.name not in found:
             message = " or ".join(sorted(found)) or "unknown"
             raise MalformedBlock(
-                f"it is message {list(index)} of its file, which is {message}; {self._schema.name} is {list(self._schema.index)}"
+                f"it has the index {list(index)}, which belongs to message {message}; {self._schema.name} has the index {list(self._schema.index)}"
             )
 
     def _file(self, id: int) -> FileMessage:

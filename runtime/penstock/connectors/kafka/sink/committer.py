@@ -80,13 +80,16 @@ class KafkaCommitter(Committer):
         count = f"{transaction.records} records"
         if became == "unknown":
             if self._accepts_unknown:
-                logger.warning("%s is no longer known to the cluster; it counts as committed, as configured", problem)
+                logger.warning(
+                    "the cluster no longer knows %s. The sink assumes that it was committed, as set_unknown_transactions('accept') requests",
+                    problem,
+                )
                 return None
             return SinkError(
-                f"{problem}, is no longer known to the cluster: it is unclear whether its {count} were written",
-                remedy="ids are forgotten after transactional.id.expiration.ms (7 days). If this snapshot is that old, its records "
-                "were committed when it was taken, or never; look at the topic, then set "
-                "KafkaSinkBuilder.set_unknown_transactions('accept')",
+                f"the cluster no longer knows {problem}. It is unclear whether its {count} were written",
+                remedy="the cluster forgets ids after transactional.id.expiration.ms (7 days). If this snapshot is that old, its records "
+                "were either committed when it was taken, or never. Check whether the topic has them. Then set "
+                "KafkaSinkBuilder.set_unknown_transactions('accept') to continue",
             )
         if became == "timed out":
             return SinkError(
@@ -97,13 +100,13 @@ class KafkaCommitter(Committer):
             )
         if became == "aborted":
             return SinkError(
-                f"{problem}, was aborted by somebody else: its {count} are lost, and the checkpoint that promised them is complete",
-                remedy="restore an older checkpoint or savepoint, so that they are made again; find out who aborts transactions "
-                f"(kafka-transactions.sh, another program with the prefix {self._owner.prefix!r})",
+                f"{problem}, was aborted by another program: its {count} are lost, and the checkpoint that promised them is complete",
+                remedy="restore an older checkpoint or savepoint to write them again. Find the program that aborts the transactions "
+                f"(kafka-transactions.sh, or another program with the prefix {self._owner.prefix!r})",
             )
         return SinkError(
-            f"{problem}, cannot be committed: the broker answers {code} and calls it open",
-            remedy="the job tries again; see what the broker's log says",
+            f"{problem}, cannot be committed: the broker returned the error {code}, and the transaction is still open",
+            remedy="check the log of the broker. The job retries",
         )
 
     def abort(self, committables: list[Any]) -> None:
@@ -126,7 +129,7 @@ class KafkaCommitter(Committer):
             name, about = next(iter(foreign.items()))
             raise SinkError(
                 f"{len(foreign)} transactions of another job are open under the prefix {self._owner.prefix!r}: {name!r}, …",
-                remedy="give every job a separate transactional_id_prefix. If that job is dead and this one follows it, wait for its "
+                remedy="give every job a separate transactional_id_prefix. If this job replaces that job and that job no longer runs, wait for its "
                 f"transaction.timeout.ms ({about.timeout_ms} ms), or set KafkaSinkBuilder.set_takes_over(True)",
             )
         earlier = self._earlier(states)
@@ -143,7 +146,9 @@ class KafkaCommitter(Committer):
             suspects = [id for id in self._earlier(states) if _may_be_open(states[id])]
             self._fence([found.id for found in self._unnamed(suspects) if found.is_open])
         except SinkError as error:
-            logger.warning("transactions of earlier attempts are looked for later: %s", error.message)
+            logger.warning(
+                "transactions of earlier attempts cannot be listed now; the sink retries later: %s", error.message
+            )
 
     def _earlier(self, ids: Iterable[str]) -> dict[str, int]:
         """Return the ids of this sink's earlier attempts, with the attempt of each."""

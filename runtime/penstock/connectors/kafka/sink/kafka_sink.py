@@ -94,15 +94,15 @@ class KafkaSink(Sink):
             return
         if not interval_ms and not bounded:
             raise InvalidJob(
-                "exactly once into Kafka without checkpoints: nothing would ever be committed",
-                remedy="env.enable_checkpointing(1000), or DeliveryGuarantee.AT_LEAST_ONCE",
+                "an exactly-once Kafka sink without checkpoints would never commit",
+                remedy="call env.enable_checkpointing(1000), or use DeliveryGuarantee.AT_LEAST_ONCE",
             )
         timeout_ms = int(self.properties[_TIMEOUT])
         if timeout_ms < 2 * interval_ms:
             raise InvalidJob(
                 f"{_TIMEOUT}={timeout_ms} is too short for checkpoints every {interval_ms} ms: brokers would abort transactions "
                 "that wait for their checkpoint, and their records would be lost",
-                remedy=f"set_property('{_TIMEOUT}', …) to the interval and the longest recovery together, or take checkpoints more often",
+                remedy=f"call set_property('{_TIMEOUT}', …) with a time above the interval plus the longest recovery, or take checkpoints more often",
             )
 
     def validate(self) -> None:
@@ -129,7 +129,7 @@ class KafkaSink(Sink):
                 self._check_timeout(admin, next(iter(metadata.brokers)))
                 self._check_coordinator()
         except kafka.KafkaException as error:
-            problem = f"topic {topic!r} cannot be written" if topic else "nothing can be written"
+            problem = f"topic {topic!r} cannot be written" if topic else "the sink cannot write"
             admin.poll(0.1)  # this call delivers the client's error reports
             raise explained(SinkError, problem, error, self.properties, complaints.last) from error
 
@@ -153,7 +153,7 @@ class KafkaSink(Sink):
         if wanted > most:
             raise InvalidJob(
                 f"{_TIMEOUT}={wanted} is above the brokers' {_BROKERS_MAXIMUM}={most}",
-                remedy=f"set_property('{_TIMEOUT}', '{most}'), or raise the brokers' maximum: it must exceed the longest time "
+                remedy=f"call set_property('{_TIMEOUT}', '{most}'), or raise the brokers' maximum: it must exceed the longest time "
                 "from a record to the commit after a recovery",
             )
 
@@ -191,7 +191,7 @@ class KafkaSinkBuilder(ClientBuilder):
     def set_unknown_transactions(self, what: str) -> KafkaSinkBuilder:
         """Set the action for a restored transaction that the cluster has forgotten: "fail", or "accept" it as committed."""
         if what not in ("fail", "accept"):
-            raise InvalidJob(f"unknown transactions: {what!r}", remedy="write 'fail' or 'accept'")
+            raise InvalidJob(f"{what!r} is not an action for unknown transactions", remedy="write 'fail' or 'accept'")
         self._accepts_unknown = what == "accept"
         return self
 
@@ -205,18 +205,18 @@ class KafkaSinkBuilder(ClientBuilder):
         package("aiokafka")
         self._check_servers("a Kafka sink")
         if self._schema is None:
-            raise InvalidJob("a Kafka sink without a record serializer", remedy="set_record_serializer(…)")
+            raise InvalidJob("a Kafka sink needs a record serializer", remedy="call set_record_serializer(…)")
         if "transactional.id" in self._properties:
             raise InvalidJob(
-                "transactional.id is the sink's to choose",
-                remedy="set_transactional_id_prefix('…') says what it begins with",
+                "the property transactional.id cannot be set, because the sink chooses an id for each transaction",
+                remedy="call set_transactional_id_prefix('…') to set the beginning of the ids",
             )
         properties = self._properties
         if self._guarantee is DeliveryGuarantee.EXACTLY_ONCE:
             if not re.fullmatch(r"[\w.\-]+", self._prefix):
                 raise InvalidJob(
-                    f"exactly once with transactional_id_prefix {self._prefix!r}",
-                    remedy="set_transactional_id_prefix('…'): letters, digits, '.', '_' and '-', of this job alone",
+                    f"an exactly-once Kafka sink needs a valid transactional_id_prefix, got {self._prefix!r}",
+                    remedy="call set_transactional_id_prefix('…') with letters, digits, '.', '_' and '-'. Only this job may use the prefix",
                 )
             properties = {_TIMEOUT: str(_DEFAULT_TIMEOUT_MS), **properties}
         return KafkaSink(

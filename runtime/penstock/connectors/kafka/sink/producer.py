@@ -89,7 +89,7 @@ class KafkaProducer:
         Raises:
             SinkError: the cluster does not answer, or denies access.
         """
-        problem = f"no transaction can start under {self.id!r}"
+        problem = f"transaction {self.id!r} cannot start"
         try:
             self._producer.init_transactions(_INIT_S)
             deadline = time.monotonic() + _INIT_S
@@ -98,7 +98,8 @@ class KafkaProducer:
                 self._complaints.renew(self._producer, self._properties)
                 if time.monotonic() > deadline:
                     raise SinkError(
-                        f"{problem}: the client tells no producer id", remedy="do not set statistics.interval.ms to 0"
+                        f"{problem}: the client has not reported its producer id",
+                        remedy="do not set statistics.interval.ms to 0",
                     )
             self._producer.begin_transaction()
         except self._kafka.KafkaException as error:
@@ -230,7 +231,7 @@ class KafkaProducer:
         if self.id is None or not self.records or open_ms < self._timeout_ms:
             return reason
         return SinkError(
-            f"{reason.message}; transaction {self.id!r} is open for {open_ms} ms, and brokers abort what is open for longer than "
+            f"{reason.message}; transaction {self.id!r} has been open for {open_ms} ms, and brokers abort transactions that are open for longer than "
             f"transaction.timeout.ms ({self._timeout_ms} ms)",
             remedy="the next attempt writes its records again. If this repeats, checkpoint more often, or raise "
             "transaction.timeout.ms above the longest time from a record to the commit of its checkpoint",
@@ -244,7 +245,7 @@ class KafkaProducer:
 def _no_message(topic: str, error: Exception, **message: Any) -> RecordFormatError:
     parts = ", ".join(f"{name} {repr(part)[:60]} ({type(part).__name__})" for name, part in message.items())
     return RecordFormatError(
-        f"no message for topic {topic!r} can be made of {parts}: {error}",
-        remedy="keys and values are bytes, text or None; headers are pairs of a name and one of these; times and partitions are "
-        "whole numbers",
+        f"{parts} cannot become a message for topic {topic!r}: {error}",
+        remedy="use bytes, text or None for keys and values, and whole numbers for times and partitions. A header is a pair of a name and "
+        "bytes, text or None",
     )

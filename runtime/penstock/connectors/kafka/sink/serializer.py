@@ -88,8 +88,8 @@ class KafkaRecordSerializationSchema:
         for record, topic in zip(records, topics, strict=True):
             if not isinstance(topic, str) or not topic:
                 raise RecordFormatError(
-                    f"the topic selector gives {topic!r} for {str(record)[:200]}",
-                    remedy="let it give the name of a topic",
+                    f"the topic selector returned {topic!r} for {str(record)[:200]}, which is not the name of a topic",
+                    remedy="return the name of a topic",
                 )
         return topics
 
@@ -150,11 +150,13 @@ class KafkaRecordSerializationSchemaBuilder:
             InvalidJob: the topic or the serializer of values is missing.
         """
         if self._topic is None:
-            raise InvalidJob("messages without a topic", remedy="set_topic('name') or set_topic_selector(function)")
+            raise InvalidJob(
+                "the record serializer has no topic", remedy="call set_topic('name') or set_topic_selector(function)"
+            )
         if not isinstance(self._value, SerializationSchema | Encoder):
             raise InvalidJob(
-                f"values cannot be made by {self._value!r}",
-                remedy="set_value_serialization_schema(SimpleStringSchema()) or JsonLinesEncoder()",
+                f"{self._value!r} cannot serialize values",
+                remedy="call set_value_serialization_schema with SimpleStringSchema() or JsonLinesEncoder()",
             )
         return KafkaRecordSerializationSchema(
             self._topic, self._value, self._key, self._headers, self._partitioner, self._timestamp

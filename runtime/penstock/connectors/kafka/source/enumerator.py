@@ -36,7 +36,7 @@ class Subscription:
 
     def __str__(self) -> str:
         if self.pattern is not None:
-            return f"topics like {self.pattern!r}"
+            return f"the pattern {self.pattern!r}"
         return ", ".join(self.topics or (f"{p.topic}-{p.partition}" for p in self.partitions))
 
 
@@ -88,7 +88,9 @@ class KafkaEnumerator(SplitEnumerator):
         except ClusterAway as error:
             if not self._has_started:
                 raise
-            LOGGER.warning("the discovery of partitions is postponed: %s", error.message)
+            LOGGER.warning(
+                "partitions cannot be discovered now; the source retries at the next interval: %s", error.message
+            )
             return []
         self._has_started = True
         return found
@@ -158,7 +160,7 @@ class KafkaEnumerator(SplitEnumerator):
         if absent:
             raise SourceError(
                 f"partition {', '.join(absent)} does not exist",
-                remedy="correct the number; partitions are numbered from 0",
+                remedy="correct the number of the partition (the first is 0)",
             )
         return {partition: found[partition] for partition in wanted.partitions}
 
@@ -169,13 +171,13 @@ class KafkaEnumerator(SplitEnumerator):
         others = sorted(self._cluster.topics())
         close = [other for other in others if any(other.lower() == name.lower() for name in names)] or others[:10]
         return SourceError(
-            f"no topic {', '.join(map(repr, names))}",
+            f"topic {', '.join(map(repr, names))} does not exist",
             remedy=f"create it, or correct its name; similar topics: {', '.join(close) or 'none'}",
         )
 
     def _deleted(self, names: list[str]) -> SourceError:
         return SourceError(
-            f"topic {', '.join(map(repr, names))} was deleted while the job reads it: unread records are lost",
+            f"topic {', '.join(map(repr, names))} was deleted while the job was reading it: unread records are lost",
             remedy="create the topic again and start the job without the state of this source, or remove the topic from the program"
             if self._subscription.pattern is None
             else "continue without deleted topics: builder.set_recreated_topics('restart')",

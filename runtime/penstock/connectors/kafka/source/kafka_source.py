@@ -133,7 +133,7 @@ class KafkaSourceBuilder(ClientBuilder):
             re.compile(topic_pattern)
         except re.error as error:
             raise InvalidJob(
-                f"topic pattern {topic_pattern!r}: {error}", remedy="pass a valid regular expression"
+                f"topic pattern {topic_pattern!r} is not a regular expression: {error}", remedy="correct the pattern"
             ) from error
         self._subscriptions.append(Subscription(pattern=topic_pattern))
         return self
@@ -218,18 +218,18 @@ class KafkaSourceBuilder(ClientBuilder):
         if len(self._subscriptions) != 1:
             given = " and ".join(map(str, self._subscriptions)) or "none"
             raise InvalidJob(
-                f"a Kafka source reads topics, a pattern or partitions; given: {given}",
-                remedy="call one of set_topics, set_topic_pattern, set_partitions, once",
+                f"a Kafka source reads either topics, a pattern or partitions, got {given}",
+                remedy="call exactly one of set_topics, set_topic_pattern and set_partitions, and call it once",
             )
         if self._deserializer is None:
             raise InvalidJob(
-                "a Kafka source without a deserializer",
-                remedy="set_value_only_deserializer(SimpleStringSchema()) or JsonLinesFormat(fields)",
+                "a Kafka source needs a deserializer",
+                remedy="call set_value_only_deserializer with SimpleStringSchema() or JsonLinesFormat(fields)",
             )
         starting = self._starting or _by_reset(self._properties.get("auto.offset.reset", ""))
         for initializer in (starting, self._stopping):
             if initializer is not None and initializer.kind == "committed" and "group.id" not in self._properties:
-                raise InvalidJob("committed offsets need a group", remedy="call set_group_id('…')")
+                raise InvalidJob("committed offsets need a consumer group", remedy="call set_group_id('…')")
         if self._stopping is not None and self._stopping.kind == "earliest":
             raise InvalidJob(
                 "a source that ends at the earliest offsets reads nothing", remedy="set the end to latest()"

@@ -168,7 +168,7 @@ class SharedConsumer:
         if error.code() == self._kafka.KafkaError._AUTO_OFFSET_RESET:
             raise SourceError(
                 f"{where} no longer has a record at offset {message.offset()}: {error.str()}",
-                remedy="unread records are lost: retention is shorter than the job was stopped, or the topic was created again. "
+                remedy="unread records are lost: the topic was created again, or its retention is shorter than the time for which the job was stopped. "
                 "To continue without them, set auto.offset.reset to earliest or latest, or start without this source's state",
             )
         if not error.retriable() and error.code() not in self._passing:

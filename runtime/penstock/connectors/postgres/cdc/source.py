@@ -188,7 +188,7 @@ class PostgresCdcSourceBuilder:
     def set_splits(self, splits: int) -> PostgresCdcSourceBuilder:
         """Set the number of ranges of an integer key. By default, one for each subtask or for each million rows, whichever is more."""
         if splits < 1:
-            raise InvalidJob(f"splits={splits} is not valid", remedy="give 1 or more")
+            raise InvalidJob(f"splits={splits} is too small", remedy="set splits to at least 1")
         self._splits = splits
         return self
 
@@ -218,7 +218,7 @@ class PostgresCdcSourceBuilder:
         package()
         if not self._conninfo or not self._tables:
             raise InvalidJob(
-                "the source of changes has no server or no table",
+                "PostgresCdcSource has no server or no table",
                 remedy="call set_conninfo('…') and set_table('…', fields)",
             )
         if not _SLOT_NAME.fullmatch(self._slot):

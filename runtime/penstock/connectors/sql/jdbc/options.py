@@ -70,7 +70,7 @@ class JdbcConnectionOptions:
             """
             if not self._url:
                 raise InvalidJob(
-                    "JdbcConnectionOptions have no URL", remedy="call with_url('jdbc:mysql://host:3306/db')"
+                    "JdbcConnectionOptions has no URL", remedy="call with_url('jdbc:mysql://host:3306/db')"
                 )
             return JdbcConnectionOptions(
                 self._url, self._driver_name, self._user_name, self._password, self._password_file
@@ -129,7 +129,7 @@ class JdbcExecutionOptions:
             """
             if self._size < 0 or self._interval_ms < 0 or self._max_retries < 0:
                 raise InvalidJob(
-                    f"batch_size={self._size}, batch_interval_ms={self._interval_ms}, max_retries={self._max_retries}: one is negative",
-                    remedy="give 0 or more for each",
+                    f"batch_size={self._size}, batch_interval_ms={self._interval_ms}, max_retries={self._max_retries}: one of them is negative",
+                    remedy="set each to at least 0",
                 )
             return JdbcExecutionOptions(self._interval_ms, self._size, self._max_retries)

@@ -42,7 +42,7 @@ class JdbcSink(Sink):
         marks = count_marks(sql, self.dialect)
         if marks != len(self.names):
             raise InvalidJob(
-                f"{sql!r} has {marks} times '?', but type_info has {len(self.names)} fields",
+                f"{sql!r} has {marks} placeholders (?), but type_info has {len(self.names)} fields",
                 remedy="write a '?' for each field of the records, in their order",
             )
 

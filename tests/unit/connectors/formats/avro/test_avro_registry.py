@@ -116,7 +116,7 @@ def test_a_message_with_an_unknown_schema_id_is_malformed_and_requested_once(
 def test_a_refusal_of_the_registry_names_the_remedy(registry: Registry, tmp_path: Path) -> None:
     schema = AvroSchema(READING)
     reads = ConfluentRegistryAvroDeserializationSchema.for_generic(schema, registry.url)
-    with pytest.raises(SourceError, match=r"(?s)404 HTTP 404 Not Found.*no ids"):
+    with pytest.raises(SourceError, match=r"(?s)404 HTTP 404 Not Found.*no schema ids"):
         avro_schema(SchemaRegistry(f"{registry.url}/elsewhere"), 9)
     for message in (b"{}", b"\x01\x00\x00\x00\x01", b""):
         with pytest.raises(RecordFormatError, match="does not begin with a schema id"):
