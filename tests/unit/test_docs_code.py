@@ -154,6 +154,7 @@ def test_settings_that_pages_name_exist(page: Path) -> None:
 
 OF_FAMILIES = {
     TLS_SECRET,  # the operator reads it
+    "security.protocol",  # a property of Kafka's client
     *(f"{PREFIX}{name}" for name in [*DEFAULTS, "predefined-options"]),
     *(f"metrics.scope.{kind.value}" for kind in ScopeKind),
 }
