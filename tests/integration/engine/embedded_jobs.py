@@ -70,6 +70,7 @@ def main(folder: Path) -> None:
         cluster = executor.provider.cluster
         assert cluster is not None
         [jvm] = cluster.workers.values()
+        assert not cluster.spark.context.getConf().get("spark.jars"), "the JVM would copy each jar over the network"
         below = processes.descendants([jvm], themselves=True)
         assert [process.pid for process in below if "java" in process.command.split(" ", 1)[0]] == [jvm]
         assert [manager.id for manager in executor.provider.task_managers()] == ["worker-0"]

@@ -136,7 +136,8 @@ class SparkCluster:
         jvm_package.add_to_driver(gateway, jar)
         # The launcher has resolved `spark.jars` and `spark.jars.packages`.
         given = jvm.java.lang.System.getProperty("spark.jars") or ""
-        settings["spark.jars"] = ",".join(filter(None, [str(jar), given]))
+        # Tasks in the driver's JVM use its class loader, so they need no copy of the engine's jar.
+        settings["spark.jars"] = ",".join(filter(None, ["" if self.config.embedded else str(jar), given]))
         conf = SparkConf(loadDefaults=False).setMaster("penstock-embedded" if self.config.embedded else "penstock")
         for key, value in settings.items():
             conf.set(key, value)

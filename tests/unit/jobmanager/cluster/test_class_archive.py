@@ -50,6 +50,7 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_jvms_start_without_an_archive_until_it_exists(java_home: str) -> None:
     assert find_archive(java_home) is None
     assert extra_class_path(java_home) == ""
+    assert "-Dkeystore.pkcs12.keyPbeIterationCount=1" in jvm_options(java_home)
     assert not any("SharedArchiveFile" in option for option in jvm_options(java_home))
     archive = make_archive()
     assert find_archive(java_home) == archive

@@ -54,6 +54,10 @@ _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 """Options that map the archive at a fixed address, so that the JVMs of a machine share its memory. By default, Java maps the archive at
 another address each time and then writes to all of it. Each JVM would then need a separate copy of 77 MB.
 """
+_KEY_STORES = "-Dkeystore.pkcs12.keyPbeIterationCount=1"
+"""Option for a quick TLS context. Netty puts the private key into a key store that only exists in memory. By default, Java derives the key
+that encrypts its entry with 10,000 rounds, which take 0.2 s in a new JVM. Key stores in files have the number of rounds in the file.
+"""
 INCUBATING = "--add-modules=jdk.incubator.vector"
 """Option that Spark would set for drivers and executors. Java prints a warning for it into the program's output. Only MLlib's linear
 algebra uses it.
@@ -66,7 +70,7 @@ _EARLIEST_S = 315_532_800
 def jvm_options(java_home: str) -> list[str]:
     """Return the options of every JVM of a cluster."""
     archive = find_archive(java_home)
-    return [*BASE_OPTIONS, *([f"-XX:SharedArchiveFile={archive}", *_IN_PLACE, _QUIET] if archive else [])]
+    return [*BASE_OPTIONS, _KEY_STORES, *([f"-XX:SharedArchiveFile={archive}", *_IN_PLACE, _QUIET] if archive else [])]
 
 
 def extra_class_path(java_home: str) -> str:
