@@ -65,6 +65,7 @@ def test_arguments_after_the_script_belong_to_the_program(
                 "savepoint_path": "s3://b/sp",
                 "allow_non_restored_state": ["gone", "old"],
                 "configuration": {"a.b": "c=d"},
+                "is_detached": False,
             },
         )
     ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +57,18 @@ def test_the_file_of_a_killed_process_does_not_disturb_others() -> None:
     assert find_token("http://localhost:8081") == ("http://[::1]:8081", token.value)
 
 
+def test_the_next_process_removes_the_token_of_a_killed_process(tmp_path: Path) -> None:
+    publish = "from penstock.common.credentials.local_token import LocalToken; import os, signal\n"
+    publish += "LocalToken().publish('127.0.0.1', 8081); os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", publish], env=os.environ | {"TMPDIR": str(tmp_path)}, check=False)
+    assert find_token("http://localhost:8081") is not None
+    token = LocalToken()
+    token.publish("127.0.0.1", 8082)
+    assert find_token("http://localhost:8081") is None
+    token.remove()
+    assert not list(token.path.parent.parent.iterdir())
+
+
 def test_files_are_private(tmp_path: Path) -> None:
     old = os.umask(0)
     try:
@@ -62,8 +76,10 @@ def test_files_are_private(tmp_path: Path) -> None:
         token.publish("127.0.0.1", 1)
     finally:
         os.umask(old)
-    assert {path.stat().st_mode & 0o777 for path in token.path.parent.iterdir()} == {0o600}
-    assert token.path.parent.stat().st_mode & 0o777 == 0o700
+    folders = {token.path.parent, token.path.parent.parent}
+    assert {folder.stat().st_mode & 0o777 for folder in folders} == {0o700}
+    files = {path for folder in folders for path in folder.iterdir()} - folders
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o600}
 
 
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:

@@ -18,11 +18,15 @@ from penstock.cli.connection import DEFAULT_MASTER
 from penstock.cli.engine import launcher
 from penstock.cli.errors import OperationFailed, UsageError, show_program_error
 from penstock.common.errors import PenstockError
+from penstock.common.folders.owned_folder import OwnedFolder, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SHOWN_LOG_LINES = 25
+_FOLDERS = "penstock-run-"
+_KEPT_FOLDERS = 5
+"""Number of folders of ended detached runs that keep their logs."""
 
 
 def run(
@@ -78,6 +82,7 @@ def run(
             allow_non_restored_state=uids,
             configuration=configuration,
             on_submitted=on_submitted,
+            is_detached=report_to is not None,
         )
     except (PenstockError, KeyboardInterrupt):
         raise
@@ -141,12 +146,19 @@ class RunArguments:
 
 def _detach(arguments: RunArguments) -> None:
     """Run the same command in a process with its own session, and return when it has started a job."""
-    folder = Path(tempfile.mkdtemp(prefix="penstock-run-"))
-    report, log = folder / "job.json", folder / "log"
+    parent = tempfile.gettempdir()
+    sweep(parent, _FOLDERS, newest=_KEPT_FOLDERS)
+    owned = OwnedFolder(parent, _FOLDERS, sweeps=False)
+    report, log = Path(owned.path, "job.json"), Path(owned.path, "log")
     command = [sys.executable, "-m", "penstock.cli", *arguments.words(report)]
     with log.open("wb") as out:
         child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=[owned.lock],  # the process owns the folder until it ends
         )
     try:
         while not report.exists():

@@ -2,7 +2,7 @@
 
 Other users of the machine can reach loopback, too, so the API requires a token. The process that serves the API writes
 the token to `TMPDIR/penstock-UID/rest`. The file's name has the address and port of the API. The process removes the
-file when it ends.
+file when it ends. If a process was killed, the next one removes its file.
 
 A client sends a token only to the address in the file's name. Another process that listens on a different address with
 the same port does not get the token.
@@ -18,6 +18,7 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.folders.private_folder import private_folder, temporary_folder
 
 _FOLDER = "rest"
@@ -39,7 +40,9 @@ class LocalToken:
 
     def __init__(self, value: str = "") -> None:
         self._folder = private_folder(temporary_folder() / _FOLDER)
-        self.path = self._folder / f"new-{secrets.token_hex(8)}"
+        self._own = OwnedFolder(str(self._folder), "new-")
+        _remove_abandoned(self._folder)
+        self.path = Path(self._own.path) / "token"
         self.value = value or new_token()
         self._published: Path | None = None
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
@@ -62,7 +65,15 @@ class LocalToken:
             with contextlib.suppress(OSError):
                 if published.samefile(self.path):  # otherwise another process has the port now
                     published.unlink()
-        self.path.unlink(missing_ok=True)
+        self._own.remove()
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the tokens of processes that have ended. Each has a second name in the folder of its process, which was swept."""
+    for path in folder.glob("*_*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_nlink == 1:
+                path.unlink()
 
 
 def find_token(url: str) -> tuple[str, str] | None:

@@ -47,6 +47,11 @@ class OwnedFolder:
         shutil.rmtree(self.path, ignore_errors=True)
         self.release_lock()
 
+    @property
+    def lock(self) -> int:
+        """Return the descriptor of the lock. A child process that inherits it owns the folder, too."""
+        return self._lock
+
     def release_lock(self) -> None:
         """Release the lock and keep the folder until it is swept. May be called again."""
         lock, self._lock = self._lock, -1
@@ -64,17 +69,22 @@ def _new_folder(parent: str, prefix: str) -> str:
     return tempfile.mkdtemp(prefix=prefix, dir=parent)
 
 
-def sweep(parent: str, prefix: str, *, but: str = "") -> list[str]:
-    """Remove this user's folders whose process has ended, and return their paths. Folders whose name starts with `but` are kept."""
-    swept = []
+def sweep(parent: str, prefix: str, *, but: str = "", newest: int = 0) -> list[str]:
+    """Remove this user's folders whose process has ended, and return their paths.
+
+    Folders whose name starts with `but` are kept, and so are as many of the newest folders as `newest` says.
+    """
+    abandoned: list[tuple[float, str]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(parent) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
                 is_own = entry.is_dir(follow_symlinks=False) and entry.stat(follow_symlinks=False).st_uid == os.getuid()
                 is_wanted = entry.name.startswith(prefix) and not (but and entry.name.startswith(but))
                 if is_wanted and is_own and _is_abandoned(entry.path):
-                    shutil.rmtree(entry.path, ignore_errors=True)
-                    swept.append(entry.path)
+                    abandoned.append((entry.stat(follow_symlinks=False).st_mtime, entry.path))
+    swept = [path for _, path in sorted(abandoned)[: max(0, len(abandoned) - newest)]]
+    for path in swept:
+        shutil.rmtree(path, ignore_errors=True)
     return swept
 
 

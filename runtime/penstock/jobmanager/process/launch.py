@@ -48,10 +48,11 @@ from penstock.jobmanager.job.settings import JobSettings, object_store_options
 from penstock.jobmanager.process.agreed import spark_secret
 from penstock.jobmanager.process.dev.supervisor import DevProgram, develop
 from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
-from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.master.master_process import run_master_process, suspend
 from penstock.jobmanager.process.master.session_cluster import run_session_cluster
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor, LocalClusterProvider
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.process.termination import Terminated, ending_on_sigterm
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
 from penstock.jobmanager.validation.sink_settings import check_borders
@@ -70,10 +71,18 @@ def run_script(
     allow_non_restored_state: Sequence[str],
     configuration: Mapping[str, str],
     on_submitted: Callable[[str, str, str], None],
+    is_detached: bool = False,
 ) -> None:
-    """Run a program in this process as `__main__` on an embedded cluster, and return when it has ended."""
+    """Run a program in this process as `__main__` on an embedded cluster, and return when it has ended.
+
+    Args:
+        is_detached: other commands observe the jobs. So REST is also served for jobs without Spark.
+
+    Raises:
+        SystemExit: the process received SIGTERM. The jobs have kept their checkpoints.
+    """
     submit = SubmitOptions(restore_path=savepoint_path or "", allow_non_restored=list(allow_non_restored_state))
-    executor = EmbeddedExecutor(submit)
+    executor = EmbeddedExecutor(submit, serves_in_process=is_detached)
     session = executor.session
 
     def started(master: JobMaster) -> None:
@@ -83,9 +92,12 @@ def run_script(
     session.on_started = started
     session.on_accepted = lambda master: on_submitted(master.job_id, master.program.name, executor.rest_url)
     try:
-        run_script_on(executor, script, args, command_line(configuration, parallelism))
+        with ending_on_sigterm():
+            run_script_on(executor, script, args, command_line(configuration, parallelism))
     except BaseException as error:
         sys.last_value = error  # as Python does after an error, so that the missing execute() is no second message
+        if isinstance(error, Terminated):
+            suspend(session)
         raise
     finally:
         executor.stop()

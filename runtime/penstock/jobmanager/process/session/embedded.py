@@ -190,9 +190,13 @@ class EmbeddedExecutor:
 
     Args:
         token: token of the REST API. Empty means a new one.
+        serves_in_process: serve REST also for jobs without Spark. Otherwise such a job serves it only if it sets the port.
     """
 
-    def __init__(self, submit: SubmitOptions | None = None, token: str = "") -> None:
+    def __init__(
+        self, submit: SubmitOptions | None = None, token: str = "", *, serves_in_process: bool = False
+    ) -> None:
+        self._serves_in_process = serves_in_process
         self.read_outcome_s = READ_OUTCOME_S
         self.provider = LocalClusterProvider()
         self.session = Session(self.provider, submit)
@@ -223,10 +227,12 @@ class EmbeddedExecutor:
 
     def _serve(self, program: Program) -> None:
         conf = Configuration(program.configuration)
-        if conf.get(options.RUNNER) == options.IN_PROCESS and not self._shows_output:
+        is_in_process = conf.get(options.RUNNER) == options.IN_PROCESS
+        if is_in_process and not self._shows_output:
             self._shows_output = True
             self._logging.enter_context(program_console(conf))
-        if conf.get(options.RUNNER) == options.IN_PROCESS and options.REST_PORT.key not in program.configuration:
+        is_asked = self._serves_in_process or options.REST_PORT.key in program.configuration
+        if is_in_process and not is_asked:
             return  # the job ended before a user could open the dashboard
         if not self._rest.is_started:
             self.session.logs = self._logging.enter_context(program_log(conf))
