@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from penstock.cli.errors import UsageError
+from penstock.common.errors import InvalidJob
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,10 +18,29 @@ Definitions = Annotated[
 
 
 def parse_definitions(definitions: Sequence[str] | None) -> dict[str, str]:
-    """Parse definitions of configuration keys.
+    """Parse and check definitions of configuration keys.
 
     >>> parse_definitions(["parallelism.default=4", "a=b=c"])
     {'parallelism.default': '4', 'a': 'b=c'}
+
+    Raises:
+        UsageError: a definition has no `=`, its key is misspelt, or its value is wrong.
+    """
+    parsed = split_definitions(definitions)
+    if parsed:
+        from penstock.common.config.option_table import check_key, check_value
+
+        for key, value in parsed.items():
+            try:
+                check_key(key)
+                check_value(key, value)
+            except InvalidJob as error:
+                raise UsageError(f"-D {key}: {error.message}", remedy=error.remedy) from None
+    return parsed
+
+
+def split_definitions(definitions: Sequence[str] | None) -> dict[str, str]:
+    """Parse definitions of configuration keys, and leave it to the engine to check them.
 
     Raises:
         UsageError: a definition has no `=`.

@@ -27,6 +27,7 @@ class Launcher(Protocol):
         allow_non_restored_state: Sequence[str],
         configuration: Mapping[str, str],
         on_submitted: Callable[[str, str, str], None],
+        is_detached: bool = False,
     ) -> None:
         """Run a program in this process as `__main__` on an embedded cluster. Return when the program has ended.
 

@@ -45,6 +45,11 @@ class OperationFailed(PenstockError):
     code = "OPERATION_FAILED"
 
 
+def exit_code(error: PenstockError) -> int:
+    """Return 2 if the command line is wrong, else 1."""
+    return 2 if isinstance(error, UsageError) else 1
+
+
 def show_error(error: PenstockError) -> None:
     """Write the error to stderr."""
     head, *rest = hide_own(error.message).splitlines() or [""]
@@ -54,7 +59,8 @@ def show_error(error: PenstockError) -> None:
         typer.echo(line, err=True)
     if error.operator:
         typer.echo(f"  operator: {error.operator}", err=True)
-    location = error.location or user_place(error)
+    is_usage = isinstance(error, UsageError)
+    location = error.location or ("" if is_usage else user_place(error))
     if location:
         typer.echo(f"  at: {location}", err=True)
     if error.remedy:

@@ -26,7 +26,7 @@ from penstock.cli.commands import (
 )
 from penstock.cli.commands.projects import examples, init
 from penstock.cli.connection import with_tls_options
-from penstock.cli.errors import show_error
+from penstock.cli.errors import exit_code, show_error
 from penstock.common.errors import PenstockError
 
 _OPTIONS_FIRST = {"allow_interspersed_args": False}
@@ -40,7 +40,7 @@ class PenstockGroup(TyperGroup):
             return super().invoke(ctx)
         except PenstockError as error:
             show_error(error)
-            raise typer.Exit(1) from None
+            raise typer.Exit(exit_code(error)) from None
         except BrokenPipeError:
             raise typer.Exit(0) from None
         except KeyboardInterrupt as interrupt:

@@ -42,10 +42,10 @@ def main() -> None:
     try:
         sys.exit(worker_launcher().run_worker(master=arguments[0], slots=arguments[1]))
     except PenstockError as error:
-        from penstock.cli.errors import show_error
+        from penstock.cli.errors import exit_code, show_error
 
         show_error(error)
-        sys.exit(1)
+        sys.exit(exit_code(error))
 
 
 def worker_arguments(arguments: Sequence[str]) -> tuple[str, int] | None:

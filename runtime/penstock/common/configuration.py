@@ -8,7 +8,9 @@ settings.
 from __future__ import annotations
 
 import copy
+import difflib
 import os
+import re
 import sys
 from contextvars import ContextVar, Token
 from pathlib import Path
@@ -19,6 +21,7 @@ import yaml
 from penstock.common.config.option import ConfigOption, config_text, read_flag
 from penstock.common.config.option_table import check_key, check_value
 from penstock.common.errors import InvalidJob
+from penstock.common.program.one_time_warning import warn_no_effect
 from penstock.common.program.user_location import user_location
 
 if TYPE_CHECKING:
@@ -30,6 +33,8 @@ T = TypeVar("T")
 CONFIGURATION_FILE = "penstock.yaml"
 CONFIGURATION_FOLDER_VARIABLE = "PENSTOCK_CONF_DIR"
 IN_PROCESS_ARGUMENT = "--in-process"
+_SIMILAR_ARGUMENT = 0.87
+"""Smallest similarity (difflib's ratio) of a misspelt argument."""
 
 
 class Configuration:
@@ -232,8 +237,43 @@ def load_configuration(folder: str | Path | None = None) -> Configuration:
     if command_line is not None:
         return configuration.add_all(command_line)
     if IN_PROCESS_ARGUMENT in sys.argv[1:]:
-        configuration.set_string("penstock.runner", "in-process")
+        return configuration.set_string("penstock.runner", "in-process")
+    for argument in filter(_is_almost_in_process, sys.argv[1:]):
+        warn_no_effect(
+            f"the argument {argument}", f"write {IN_PROCESS_ARGUMENT} to run the job without Spark", stacklevel=4
+        )
     return configuration
+
+
+def _is_almost_in_process(argument: str) -> bool:
+    """Return whether the argument is a misspelt `--in-process`.
+
+    >>> [_is_almost_in_process(word) for word in ("--in-proces", "--in_process", "-in-process", "--in-porcess")]
+    [True, True, True, True]
+    >>> [_is_almost_in_process(word) for word in ("--in-process", "--in-progress", "--process", "--input", "in-proces")]
+    [False, False, False, False, False]
+    """
+    name, wanted = (re.sub("[-_]", "", word) for word in (argument, IN_PROCESS_ARGUMENT))
+    is_similar = difflib.SequenceMatcher(None, name, wanted).ratio() > _SIMILAR_ARGUMENT
+    return argument.startswith("-") and name.startswith("in") and is_similar and argument != IN_PROCESS_ARGUMENT
+
+
+def configuration_file() -> Path | None:
+    """Return the configuration file that jobs read, or None without `PENSTOCK_CONF_DIR`."""
+    named = os.environ.get(CONFIGURATION_FOLDER_VARIABLE)
+    return Path(named) / CONFIGURATION_FILE if named else None
+
+
+def unread_file(*folders: str | Path) -> str:
+    """Return a warning about a `penstock.yaml` in one of the folders, if no job reads it. Otherwise return an empty text."""
+    used = configuration_file()
+    for path in [Path(folder) / CONFIGURATION_FILE for folder in folders]:
+        if path.is_file() and (used is None or not (used.is_file() and used.samefile(path))):
+            folder = path.absolute().parent
+            return (
+                f"{path} is not read. To use it, set the environment variable {CONFIGURATION_FOLDER_VARIABLE}={folder}"
+            )
+    return ""
 
 
 def read_configuration_file(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.process.doctor import Finding, examine
+from penstock.jobmanager.process.doctor import Finding, Health, examine
 from penstock.taskmanager.hardware import Machine
 
 if TYPE_CHECKING:
@@ -34,6 +34,34 @@ def test_storage_that_refuses_is_reported_together_with_all_other_checks(termina
     assert outcome.code == 1
     assert any(line.startswith("BAD") for line in outcome.lines)
     assert any(line.startswith("ok       Java: ") for line in outcome.lines)
+
+
+def test_a_misspelt_key_is_named_without_a_line_of_the_engine(terminal: Terminal) -> None:
+    outcome = terminal("doctor", "-D", "parallelism.defalt=3")
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "error [USAGE]: -D parallelism.defalt: the option 'parallelism.defalt' does not exist",
+        "  remedy: did you mean 'parallelism.default'?",
+    ]
+
+
+def test_the_configuration_file_that_is_used_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "penstock.yaml").write_text("parallelism.default: 2\n")
+    monkeypatch.setenv("PENSTOCK_CONF_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    assert found({})["configuration file"] == Finding(
+        "configuration file", Health.GOOD, str(tmp_path / "penstock.yaml")
+    )
+    monkeypatch.delenv("PENSTOCK_CONF_DIR")
+    unread = found({})["configuration file"]
+    assert unread.health == "doubtful"
+    assert unread.found == f"{tmp_path / 'penstock.yaml'} is not read"
+    assert unread.remedy.endswith(f"PENSTOCK_CONF_DIR={tmp_path}")
+
+
+def test_a_key_without_effect_is_named() -> None:
+    finding = found({"checkpoint.interval": "1s"})["configuration"]
+    assert "Did you mean 'execution.checkpointing.interval'?" in finding.found
 
 
 def test_a_port_in_use_is_named() -> None:

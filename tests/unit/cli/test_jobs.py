@@ -222,7 +222,7 @@ def test_an_unknown_action_on_the_cluster_is_refused(terminal: Terminal) -> None
 )
 def test_wrong_arguments_are_explained(offline: Terminal, words: tuple[str, ...], text: str) -> None:
     outcome = offline(*words)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert text in outcome.err
     assert "remedy: write `penstock" in outcome.err
 

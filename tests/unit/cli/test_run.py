@@ -134,13 +134,18 @@ def test_an_error_of_penstock_without_a_place_has_the_innermost_line_of_the_prog
         (("run", "none.py"), "the program none.py does not exist"),
         (("run", "-n", "job.py", "x"), "is a file, not the uid of an operator"),
         (("run", "-D", "a", __file__), "-D a is not KEY=VALUE"),
+        (("run", "-D", "parallelism.defalt=2", __file__), "the option 'parallelism.defalt' does not exist"),
+        (("run", "-D", "parallelism.default=x", __file__), "which is not an integer"),
+        (("dev", "-D", "parallelism.defalt=2", __file__), "the option 'parallelism.defalt' does not exist"),
+        (("master", "--entry", "job.py", "--fresh", "-D", "rest.prot=1"), "the option 'rest.prot' does not exist"),
     ],
 )
 def test_mistakes_are_explained(offline: Terminal, launch: FakeLaunch, words: tuple[str, ...], text: str) -> None:
     outcome = offline(*words)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert text in outcome.err
     assert "remedy:" in outcome.err
+    assert "  at:" not in outcome.err, "the command line has no line"
     assert not launch.calls
 
 

@@ -24,6 +24,7 @@ def dev(
     Breakpoints work in all functions. Ctrl-C ends the command. Options go before SCRIPT, its arguments after it.
     """
     check_arguments(script)
+    configuration = parse_definitions(define)
 
     def show(error: BaseException) -> None:
         if isinstance(error, PenstockError):
@@ -35,7 +36,7 @@ def dev(
         script=script,
         args=args or [],
         parallelism=parallelism,
-        configuration=parse_definitions(define),
+        configuration=configuration,
         show=show,
         say=_say,
     )

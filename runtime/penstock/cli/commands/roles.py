@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from penstock.cli.configuration import Definitions, parse_definitions
+from penstock.cli.configuration import Definitions, parse_definitions, split_definitions
 from penstock.cli.engine import launcher, worker_launcher
 from penstock.cli.errors import UsageError
 from penstock.common.errors import PenstockError
@@ -55,9 +55,18 @@ def spread(words: Sequence[str], options: Sequence[str]) -> list[str]:
 
 
 class SpreadCommand(TyperCommand):
-    """Command that accepts `--allow-non-restored-state UID UID …`, also as `-n UID UID …`."""
+    """Command that accepts `--allow-non-restored-state UID UID …`, also as `-n UID UID …`. It shows how to name the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the context class is private to typer
+        own = args[: args.index("--")] if "--" in args else args
+        names = {word.partition("=")[0] for word in own}
+        if not ctx.resilient_parsing and names.isdisjoint(("--entry", *ctx.help_option_names)):
+            program = next((word for word in own if word.endswith(".py")), "job.py")
+            start = " --fresh" if ctx.info_name == "master" else ""
+            raise UsageError(
+                "the option --entry is missing. It names the program",
+                remedy=f"penstock {ctx.info_name} --entry {program}{start}",
+            )
         return super().parse_args(ctx, spread(args, UIDS_OPTIONS))
 
 
@@ -174,10 +183,10 @@ def check(
     output: Annotated[CheckFormat, typer.Option("--format", help="Format of the result.")] = CheckFormat.text,
     define: Definitions = None,
 ) -> None:
-    """Check that a program can be built, and started from a savepoint, without running it. Exit code 0 or 1."""
+    """Check that a program can be built, and started from a savepoint, without running it. Exit code 1 if it cannot."""
     with redirect_stdout(sys.stderr):
         report = _check(
-            entry, args or [], parallelism, against, allow_non_restored_state or [], parse_definitions(define)
+            entry, args or [], parallelism, against, allow_non_restored_state or [], split_definitions(define)
         )
         for found in (*report["problems"], *report["warnings"], *report["state_changes"]):
             found.update((key, hide_own(found[key])) for key in ("message", "remedy") if found.get(key))

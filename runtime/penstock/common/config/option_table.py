@@ -100,6 +100,37 @@ def meant_key(key: str) -> str | None:
     return FORMER_KEYS.get(near[0], near[0]) if near else None
 
 
+_OF_REPORTERS = ("metrics.reporter.", "traces.reporter.", "logs.reporter.")
+_NAMESPACES = frozenset(key.partition(".")[0] for key in OPTIONS) - {"spark"}
+_ENDS = {
+    ".".join(words[first:]): key
+    for key in [*OPTIONS, *FORMER_KEYS]
+    for words in [key.split(".")]
+    for first in range(1, len(words) - 1)
+}
+"""Known keys without their first words -> the key. A single word is not enough, because programs may use it too."""
+
+
+def without_effect(key: str) -> str:
+    """Return the reason why a key has no effect, or an empty text if it has one or a program may read it.
+
+    >>> without_effect("execution.checkpoints.every")
+    "the configuration key 'execution.checkpoints.every' has no effect, because no such option exists"
+    >>> without_effect("checkpoint.interval").partition(". ")[2]
+    "Did you mean 'execution.checkpointing.interval'?"
+    >>> [without_effect(key) for key in ("my.threshold", "spark.executor.cores", "metrics.reporter.prom.port", "rest.port")]
+    ['', '', '', '']
+    """
+    if key in OPTIONS or key in FORMER_KEYS or key.startswith(("spark.", *_OF_REPORTERS)):
+        return ""
+    near = difflib.get_close_matches(key, _ENDS, n=1, cutoff=ALMOST_EQUAL)
+    if not near and key.partition(".")[0] not in _NAMESPACES:
+        return ""
+    reason = f"the configuration key {key!r} has no effect, because no such option exists"
+    meant = _ENDS[near[0]] if near else ""
+    return f"{reason}. Did you mean {FORMER_KEYS.get(meant, meant)!r}?" if near else reason
+
+
 def check_value(key: str, text: str) -> None:
     """Refuse a value that is not of the option's type. Values of unknown keys are not checked."""
     option = OPTIONS.get(FORMER_KEYS.get(key, key))

@@ -13,11 +13,11 @@ class NoEffectWarning(UserWarning):
     """A warning about a call of a PyFlink program for which Penstock does nothing."""
 
 
-def warn_no_effect(setting: str, reason: str) -> None:
+def warn_no_effect(setting: str, reason: str, stacklevel: int = 3) -> None:
     """Warn that `setting` has no effect, and give the reason. Each process warns once."""
     if setting not in _given:
         _given.add(setting)
-        warnings.warn(f"{setting} has no effect: {reason}", NoEffectWarning, stacklevel=3)
+        warnings.warn(f"{setting} has no effect: {reason}", NoEffectWarning, stacklevel=stacklevel)
 
 
 class ShortTimeWarning(UserWarning):

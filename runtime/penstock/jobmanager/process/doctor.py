@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import resource
 import shutil
 import socket
@@ -21,7 +22,13 @@ from penstock.common.config.memory import (
     min_task_manager_memory,
     shortages,
 )
-from penstock.common.configuration import Configuration
+from penstock.common.config.option_table import without_effect
+from penstock.common.configuration import (
+    CONFIGURATION_FOLDER_VARIABLE,
+    Configuration,
+    configuration_file,
+    unread_file,
+)
 from penstock.common.errors import PenstockError
 from penstock.common.program.extras import DISTRIBUTION, ENGINE, install
 from penstock.taskmanager.hardware import Machine
@@ -71,6 +78,7 @@ class Finding:
 def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Finding]:
     """Yield the findings one after the other. A check that fails to determine a value reports doubtful and raises no error."""
     examinations: list[Callable[[], Iterator[Finding]]] = [
+        lambda: _settings(conf),
         _python,
         _java,
         _packages,
@@ -87,6 +95,16 @@ def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Fin
             yield from examination()
         except PenstockError as error:
             yield Finding(error.code.lower().replace("_", " "), Health.BAD, error.message, error.remedy)
+
+
+def _settings(conf: Configuration) -> Iterator[Finding]:
+    used = configuration_file()
+    found = f"none, because {CONFIGURATION_FOLDER_VARIABLE} is not set" if used is None else str(used)
+    yield Finding("configuration file", Health.GOOD, found)
+    if problem := unread_file(os.getcwd()):
+        yield Finding("configuration file", Health.DOUBTFUL, *problem.split(". ", 1))
+    for problem in filter(None, map(without_effect, conf.to_dict())):
+        yield Finding("configuration", Health.DOUBTFUL, problem, "correct the key, or remove it")
 
 
 def _python() -> Iterator[Finding]:

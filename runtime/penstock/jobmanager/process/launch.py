@@ -52,7 +52,7 @@ from penstock.jobmanager.process.master.master_process import run_master_process
 from penstock.jobmanager.process.master.session_cluster import run_session_cluster
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor, LocalClusterProvider
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
-from penstock.jobmanager.process.termination import Terminated, ending_on_sigterm
+from penstock.jobmanager.process.session.termination import Terminated, ending_on_sigterm
 from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
 from penstock.jobmanager.validation.sink_settings import check_borders

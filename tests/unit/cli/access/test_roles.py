@@ -62,9 +62,30 @@ def test_a_master_starts_in_exactly_one_way(
     offline: Terminal, launch: FakeLaunch, ways: tuple[str, ...], text: str
 ) -> None:
     outcome = offline("master", "--entry", "job.py", *ways)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert text in outcome.err
     assert not launch.calls
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("check",), "penstock check --entry job.py"),
+        (("check", "shop.py"), "penstock check --entry shop.py"),
+        (("check", "-p", "2", "--", "--entry"), "penstock check --entry job.py"),
+        (("master",), "penstock master --entry job.py --fresh"),
+    ],
+)
+def test_a_missing_program_has_an_example_as_remedy(
+    offline: Terminal, launch: FakeLaunch, words: tuple[str, ...], remedy: str
+) -> None:
+    outcome = offline(*words)
+    assert outcome.code == 2
+    assert outcome.err.splitlines() == [
+        "error [USAGE]: the option --entry is missing. It names the program",
+        f"  remedy: {remedy}",
+    ]
+    assert offline("check", "--help").code == 0
 
 
 def test_a_worker_receives_its_arguments(offline: Terminal, launch: FakeLaunch) -> None:
@@ -75,7 +96,7 @@ def test_a_worker_receives_its_arguments(offline: Terminal, launch: FakeLaunch) 
 @pytest.mark.parametrize("master", ["my-job-master", ":7077", "host:port"])
 def test_a_worker_needs_host_and_port(offline: Terminal, launch: FakeLaunch, master: str) -> None:
     outcome = offline("worker", "--master", master)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert "is not HOST:PORT" in outcome.err
 
 

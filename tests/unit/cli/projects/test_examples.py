@@ -42,13 +42,23 @@ def block(readme: Path, language: str) -> str:
 
 
 def test_the_list_has_each_example_with_the_first_sentence_of_its_program(offline: Terminal) -> None:
-    lines = offline("examples").lines
-    assert [line.split()[0] for line in lines] == NAMES
-    for line, name in zip(lines, NAMES, strict=True):
+    lines = [line for line in offline("examples").lines if line.startswith("  ")]
+    assert sorted(line.split()[0] for line in lines) == NAMES
+    for line in lines:
+        name = line.split()[0]
         summary = (ast.get_docstring(ast.parse((EXAMPLES / name / "job.py").read_text())) or "").partition("\n")[0]
         assert line.split(maxsplit=1)[1] == summary
         assert summary.endswith(".")
         assert len(summary) <= 100, name
+
+
+def test_the_list_separates_the_examples_that_need_a_server(offline: Terminal) -> None:
+    page = (REPOSITORY / "docs" / "examples.md").read_text()
+    without, _, needing = page.partition("## Programs that need a server")
+    first, second = offline("examples").out.split("With a server")
+    for shown, documented in ((first, without), (second, needing)):
+        names = [line.split()[0] for line in shown.splitlines() if line.startswith("  ")]
+        assert sorted(names) == sorted(re.findall(r"\(\.\./examples/(\w+)/", documented))
 
 
 def test_the_page_and_the_folder_list_the_same_examples() -> None:
@@ -153,7 +163,7 @@ def test_a_folder_with_a_file_is_refused_and_left_unchanged(offline: Terminal, t
 )
 def test_an_unknown_example_is_refused_with_the_nearest_name(offline: Terminal, name: str, remedy: str) -> None:
     outcome = offline("examples", name)
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert outcome.err.splitlines()[0] == f"error [USAGE]: {name!r} is not an example"
     assert f"remedy: {remedy}" in outcome.err
 

@@ -146,7 +146,7 @@ def check_output(shown: str) -> None:
 
 def check_refusal(outcome: Outcome, message: str, remedy: str) -> None:
     first, second = outcome.err.splitlines()
-    assert outcome.code == 1
+    assert outcome.code == 2
     assert first.startswith(f"error [USAGE]: {message}")
     assert second == f"  remedy: {remedy}"
 

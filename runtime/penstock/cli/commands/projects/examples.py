@@ -18,6 +18,7 @@ from penstock.cli.commands.projects.init import check_folder
 from penstock.cli.errors import OperationFailed, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from importlib.resources.abc import Traversable
 
 _IGNORED = ("__pycache__", ".pytest_cache", "build")
@@ -33,9 +34,7 @@ def examples(
     """List the example programs, or copy one with its test, its README and its manifest."""
     found = {entry.name: entry for entry in _folder().iterdir() if entry.joinpath("job.py").is_file()}
     if name is None:
-        width = max(map(len, found))
-        for one in sorted(found):
-            typer.echo(f"{one:{width}}  {_summary(found[one])}")
+        _list(found)
         return
     if name not in found:
         near = difflib.get_close_matches(name.replace("-", "_"), found, n=1)
@@ -60,6 +59,23 @@ def examples(
 
 def _folder() -> Traversable:
     return resources.files("penstock.cli").joinpath("examples")
+
+
+def _list(found: Mapping[str, Traversable]) -> None:
+    width = max(map(len, found))
+    with_server = {one for one in found if _needs_server(found[one])}
+    for title, names in (
+        ("Without a server:", found.keys() - with_server),
+        ("With a server (the README has the command that starts it):", with_server),
+    ):
+        typer.echo(title)
+        for one in sorted(names):
+            typer.echo(f"  {one:{width}}  {_summary(found[one])}")
+
+
+def _needs_server(example: Traversable) -> bool:
+    readme = example.joinpath("README.md")
+    return readme.is_file() and "\ndocker run " in readme.read_text(encoding="utf-8")
 
 
 def _summary(example: Traversable) -> str:

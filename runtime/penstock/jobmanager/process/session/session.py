@@ -5,6 +5,7 @@ The embedded session of `python job.py` and the master of a deployment differ on
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.config import options
-from penstock.common.configuration import Configuration
+from penstock.common.config.option_table import without_effect
+from penstock.common.configuration import Configuration, unread_file
 from penstock.common.errors import ClusterError, InvalidJob, JobSuspended, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
@@ -49,6 +51,9 @@ if TYPE_CHECKING:
     from penstock.metrics.store import ScopeReadings
     from penstock.rest.gateway import Programs
     from penstock.rest.server import RestServer
+
+
+logger = logging.getLogger(__name__)
 
 
 class ClusterProvider(Protocol):
@@ -117,10 +122,12 @@ class Session:
         """Callback before a job's first access to storage."""
         self.on_accepted: Callable[[JobMaster], None] | None = None
         """Callback after a job was accepted."""
+        self._given_warnings: set[str] = set()
 
     def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
         """Check the program, find slots and start the job. Wait until it is accepted or refused."""
         submit_options = self.submit_options
+        self._warn_of_settings(program)
         settings = JobSettings.from_configuration(program.configuration)
         archives = Configuration(program.configuration).get(options.PYTHON_ARCHIVES)
         settings = replace(settings, working_folder=working_folder(archives))
@@ -162,6 +169,14 @@ class Session:
         if master.wait_for_acceptance() and self.on_accepted is not None:
             self.on_accepted(master)
         return master
+
+    def _warn_of_settings(self, program: Program) -> None:
+        """Warn once about each setting that has no effect."""
+        folders = [os.getcwd(), *([os.path.dirname(program.user_script)] if program.user_script else [])]
+        for text in (*map(without_effect, program.configuration), unread_file(*folders)):
+            if text and text not in self._given_warnings:
+                self._given_warnings.add(text)
+                logger.warning("%s", text)
 
     def _report(self, conf: Configuration) -> None:
         """Start the reporters of the first job that configures some. They report on all jobs."""

@@ -123,6 +123,38 @@ def test_a_master_refuses_to_be_its_own_worker() -> None:
         MasterClusterProvider(Configuration()).runner_for(1, 1, settings, dataframes=False)
 
 
+def test_settings_without_effect_cause_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "penstock.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PENSTOCK_CONF_DIR", raising=False)
+    keys = {"execution.foo": "1", "checkpoint.interval": "1s", "my.threshold": "2", "spark.executor.cores": "1"}
+    env = environment(**{"penstock.runner": "in-process"}, **keys)
+    executor = EmbeddedExecutor()
+    with executing_on(executor):
+        for _ in range(2):
+            env.from_collection([1]).print()
+            env.execute()
+    executor.stop()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert warnings == [
+        "the configuration key 'execution.foo' has no effect, because no such option exists",
+        "the configuration key 'checkpoint.interval' has no effect, because no such option exists. "
+        "Did you mean 'execution.checkpointing.interval'?",
+        f"{tmp_path}/penstock.yaml is not read. To use it, set the environment variable PENSTOCK_CONF_DIR={tmp_path}",
+    ]
+
+
+def test_a_misspelt_argument_causes_a_warning(tmp_path: Path) -> None:
+    script = tmp_path / "job.py"
+    script.write_text(PROGRAM.partition("counted")[0])
+    for word, is_warned in (("--in-proces", True), ("--in-progress", False)):
+        ended = subprocess.run([sys.executable, str(script), word], capture_output=True, text=True, check=False)
+        assert ended.returncode == 0, ended.stderr
+        assert ("write --in-process to run the job without Spark" in ended.stderr) is is_warned
+
+
 def test_an_argument_after_a_command_belongs_to_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["job.py", "--in-process"])
     token = set_command_line({})
