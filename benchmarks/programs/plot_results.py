@@ -40,8 +40,9 @@ def nexmark(result: Result, axes: Any) -> str:
     axes.set_xlabel("µs of CPU per event")
     missed = [query for query, figures in queries.items() if not figures.get("met")]
     return (
-        f"CPU time per event of the Nexmark queries, {result['events']:,} events on two slots, Flink SQL in the same call. "
-        f"Missed ({result['goal']}): {', '.join(missed) or 'none'}."
+        f"The plot shows the CPU time for each event of the Nexmark queries. Each query processed {result['events']:,} events on two "
+        f"slots. Flink SQL was measured in the same run. The goal is {result['goal']}. Queries that miss it: "
+        f"{', '.join(missed) or 'none'}."
     )
 
 
@@ -61,8 +62,8 @@ def operators(result: Result, axes: Any) -> str:
     axes.set_xlabel("µs of CPU per record")
     missed = [name for name, figures in found.items() if not figures["met"]]
     return (
-        f"One operator at a time in one process, {result['records']:,} records, compared with the same loop in plain Python. The goal is "
-        f"twice that and half a microsecond; missed: {', '.join(missed) or 'none'}."
+        f"The plot compares each operator with the same loop in plain Python, in one process and with {result['records']:,} records. "
+        f"The goal is at most twice the time of the loop plus 0.5 µs. Operators that miss it: {', '.join(missed) or 'none'}."
     )
 
 
@@ -76,8 +77,8 @@ def load(result: Result, axes: Any) -> str:
     axes.set_ylabel("ms from due to arrival")
     axes.set_xlabel(f"of the highest rate, {result['most_per_second']:,} records/s")
     return (
-        f"Latency of a keyed job of two slots under load, with a checkpoint every {result['checkpoint_s']} s. After a burst of three "
-        f"times half the highest rate it was back to normal in {result['back_to_normal_s']} s."
+        f"The plot shows the latency of a keyed job on two slots under load, with a checkpoint every {result['checkpoint_s']} s. After a "
+        f"burst of 1.5 times the highest rate, the latency was normal again after {result['back_to_normal_s']} s."
     )
 
 
@@ -92,7 +93,7 @@ def small(result: Result, axes: Any) -> str:
     }
     _bars(axes, cores, [OURS, PEER])
     axes.set_xlabel("cores")
-    return "What a small job costs: two slots, one exchange, keyed state, a checkpoint every 10 s."
+    return "The plot shows the CPU use of a small job with two slots, one exchange, keyed state and a checkpoint every 10 s."
 
 
 def workload(result: Result, axes: Any) -> str:
@@ -127,8 +128,8 @@ def _bars(axes: Any, series: dict[str, dict[str, float | None]], colors: list[st
 
 def conditions(result: Result) -> str:
     machine = result["machine"]
-    loads = f"load {machine['load'][0]:.1f} before, {machine['load_after'][0]:.1f} after"
-    return f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}, {loads}, {machine['date']}."
+    loads = f"Load average: {machine['load'][0]:.1f} before the run, {machine['load_after'][0]:.1f} after it"
+    return f"Machine: {machine['processor']}, {machine['cores']} cores, Python {machine['python']}. {loads}. Date: {machine['date']}."
 
 
 def main() -> None:
@@ -136,8 +137,8 @@ def main() -> None:
     page = [
         "# Plots",
         "",
-        "`python -m benchmarks plots` draws this page from `results`, which `python -m benchmarks NAME --keep` writes. See "
-        "[benchmarks.md](../benchmarks.md) for the meaning of the figures and the reasons for missed goals.",
+        "These plots show saved results of the benchmarks. [benchmarks.md](../benchmarks.md) explains the figures, and why goals were "
+        "missed. `python -m benchmarks NAME --keep` saves results in `results`, and `python -m benchmarks plots` creates this page.",
     ]
     for name, (draw, heading, height) in PLOTS.items():
         kept = folder / "results" / f"{name}.json"
