@@ -60,7 +60,7 @@ def _short(number: float) -> str:
 
 def _table(result: dict[str, Any]) -> str:
     lines = [
-        "| | records | µs | records/s | bare client | its µs | records/s | ratio |",
+        "| Case | Records | µs | Records/s | Bare client | µs of the client | Records/s of the client | Ratio |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for name, figures in result["connectors"].items():
