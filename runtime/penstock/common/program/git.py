@@ -11,12 +11,14 @@ See https://git-scm.com/docs/protocol-v2 and https://git-scm.com/docs/gitformat-
 from __future__ import annotations
 
 import re
+import socket
 import stat
 import tempfile
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -34,6 +36,8 @@ _MAX_LIST_BYTES = 4 << 20
 _MAX_DEPTH = 64
 _TIMEOUT_S = 60.0
 """Seconds without a byte after which a request fails."""
+_RESOLVE_S = 60.0
+"""Maximum seconds for the answer about a branch or a tag, however it is divided into packets."""
 _FLUSH, _DELIMITER, _END = 0, 1, 2
 _DATA, _PROGRESS = 1, 2
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -60,7 +64,8 @@ def resolve_ref(url: str, ref: str, credentials: Credentials | None = None, *, t
     names = [ref] if ref.startswith("refs/") else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
     command = [b"peel\n", *(f"ref-prefix {name}\n".encode() for name in names)]
     found = {}
-    with _Server(url, credentials, timeout_s) as server, server.send("ls-refs", command) as packets:
+    server = _Server(url, credentials, timeout_s, total_s=min(timeout_s, _RESOLVE_S))
+    with server, server.send("ls-refs", command) as packets:
         for kind, line in packets:
             if kind == _FLUSH:
                 break
@@ -138,10 +143,21 @@ def _save_pack(url: str, packets: Iterator[tuple[int, bytes]], file: BinaryIO) -
 
 
 class _Server:
-    """The connection to one repository."""
+    """The connection to one repository.
 
-    def __init__(self, url: str, credentials: Credentials | None, timeout_s: float) -> None:
+    Args:
+        timeout_s: seconds without a byte after which a request fails.
+        total_s: seconds for all requests together. None means no limit.
+    """
+
+    def __init__(
+        self, url: str, credentials: Credentials | None, timeout_s: float, total_s: float | None = None
+    ) -> None:
         self._url = url.rstrip("/")
+        self._total_s = total_s
+        self._is_late = False
+        self._socket: socket.socket | None = None
+        self._timer = None if total_s is None else threading.Timer(total_s, self._end)
         self._client = httpx.Client(
             auth=(credentials.username, credentials.password) if credentials else None,
             headers={
@@ -154,10 +170,28 @@ class _Server:
         )
 
     def __enter__(self) -> _Server:
+        if self._timer is not None:
+            self._timer.daemon = True
+            self._timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._client.close()
+
+    def _end(self) -> None:
+        """End the connection of a server that sends its answer too slowly. Timeouts of httpx are only between two bytes."""
+        self._is_late = True
+        if self._socket is not None:
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _trace(self, event: str, info: dict[str, Any]) -> None:
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            self._socket = info["return_value"].get_extra_info("socket")
+            if self._is_late:
+                self._end()
 
     @contextmanager
     def send(self, command: str, arguments: list[bytes]) -> Iterator[Iterator[tuple[int, bytes]]]:
@@ -179,14 +213,24 @@ class _Server:
     def _answer(self, method: str, path: str, body: bytes, kind: str) -> Iterator[Iterator[tuple[int, bytes]]]:
         expected = f"application/x-git-upload-pack-{kind}"
         headers = {"Content-Type": "application/x-git-upload-pack-request"} if body else {}
+        url, extensions = f"{self._url}/{path}", {"trace": self._trace}
         try:
-            with self._client.stream(method, f"{self._url}/{path}", content=body or None, headers=headers) as response:
+            with self._client.stream(
+                method, url, content=body or None, headers=headers, extensions=extensions
+            ) as response:
                 self._check(response, expected)
                 bounded = None if kind == "result" and b"command=fetch" in body else _MAX_LIST_BYTES
-                yield _packets(self._url, response.iter_raw(), bounded)
+                yield _packets(self._url, self._content(response), bounded)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             text = f"{self._url} cannot be read: {type(error).__name__}: {error}"
+            if self._is_late:
+                text = f"{self._url} has not completed its answer within {self._total_s:g} s"
             raise InvalidJob(text, remedy="check the address, the network and the credentials") from error
+
+    def _content(self, response: httpx.Response) -> Iterator[bytes]:
+        yield from response.iter_raw()
+        if self._is_late:  # without a length, the end of the connection is the end of the answer
+            raise httpx.ReadTimeout("")
 
     def _check(self, response: httpx.Response, expected: str) -> None:
         if response.is_redirect:

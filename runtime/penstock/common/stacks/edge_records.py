@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
 import msgspec
 
 MAX_RECORDS = 100
@@ -36,6 +39,14 @@ class EdgeRecord(msgspec.Struct, frozen=True):
     key: str | None = None
 
 
+class _Timed(Protocol):
+    @property
+    def seen_at(self) -> int: ...
+
+
+T = TypeVar("T", bound=_Timed)
+
+
 def within(records: list[EdgeRecord], max_bytes: int) -> list[EdgeRecord]:
     """Return the newest records that fit in `max_bytes` bytes, the oldest of them first."""
     kept: list[EdgeRecord] = []
@@ -47,7 +58,7 @@ def within(records: list[EdgeRecord], max_bytes: int) -> list[EdgeRecord]:
     return kept
 
 
-def newest(records: list[EdgeRecord], count: int) -> list[EdgeRecord]:
+def newest(records: Sequence[T], count: int) -> list[T]:
     """Return the newest records, the oldest of them first.
 
     >>> [record.text for record in newest([EdgeRecord(3, 0, "c"), EdgeRecord(1, 1, "a"), EdgeRecord(2, 0, "b")], 2)]

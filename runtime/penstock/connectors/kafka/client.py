@@ -38,6 +38,8 @@ _JAVA_ONLY = {
     "value.serializer": "remove it: the record serializer of the sink converts records to messages",
 }
 _HAS_DIGIT = re.compile(r"\d")
+_THREAD = re.compile(r"\[thrd:([^\]]*)\]")
+"""The thread of librdkafka that logs a line. Its name is the broker's address."""
 _MAX_KINDS = 100
 _TOKEN_LIFE_S = 300.0
 _REFUSED = ("_AUTHENTICATION", "_SSL")
@@ -46,7 +48,7 @@ SHUT_OUT_S = 30.0
 
 
 class FailureFilter(logging.Filter):
-    """Filter that lets one failure of each kind pass per minute.
+    """Filter that lets one failure of each kind and broker pass per minute.
 
     librdkafka logs every failed connection. Each client retries each broker up to ten times a second.
 
@@ -58,7 +60,7 @@ class FailureFilter(logging.Filter):
         super().__init__()
         self._clock = clock
         self.throttles: dict[str, Throttle] = {}
-        """Counters by kind: the words of the message without hosts, ports and times."""
+        """Counters by kind and broker. The kind is the message without hosts, ports and times."""
 
     def clear(self) -> None:
         self.throttles.clear()
@@ -68,7 +70,11 @@ class FailureFilter(logging.Filter):
             return True
         text = record.getMessage()
         kind = " ".join(word for word in text.partition(" (after ")[0].split() if not _HAS_DIGIT.search(word))
-        if kind not in self.throttles and len(self.throttles) >= _MAX_KINDS:
+        thread = _THREAD.search(text)
+        broker = thread[1] if thread else ""
+        if len(self.throttles) < _MAX_KINDS or f"{kind} {broker}" in self.throttles:
+            kind = f"{kind} {broker}"  # in a large cluster, the other brokers share the line of their kind
+        elif len(self.throttles) >= 2 * _MAX_KINDS and kind not in self.throttles:
             self.clear()
         count = self.throttles.setdefault(kind, Throttle(clock=self._clock)).due()
         if count > 1:

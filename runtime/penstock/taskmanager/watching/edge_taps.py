@@ -6,25 +6,33 @@ costs nothing. The task's thread keeps references to the last records. The threa
 
 from __future__ import annotations
 
-import reprlib
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
-from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_CHARS, MAX_RECORDS, EdgeQuestion, EdgeRecord, newest
+from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_RECORDS, EdgeQuestion, EdgeRecord, newest
 from penstock.records.batch import Batch
-from penstock.records.fields import shortened
 from penstock.taskmanager.chain import ChainedOutput
 from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.subtask import Subtask
+from penstock.taskmanager.watching.record_texts import texts
 
 _LOOK_S = 0.05
 """Seconds between two checks for newly started tasks."""
-_short = reprlib.Repr()
-_short.maxlevel, _short.maxstring, _short.maxother = 4, MAX_CHARS, MAX_CHARS
-_short.maxlist = _short.maxtuple = _short.maxdict = 20
+KeyOf = Callable[[Any], Any]
+
+
+class _Seen(NamedTuple):
+    """A record on the edge. `seen_at` and `timestamp` are in ms since the epoch."""
+
+    seen_at: int
+    subtask: int
+    value: Any
+    timestamp: int | None
+    key_of: KeyOf | None
 
 
 class _Tap:
@@ -56,14 +64,13 @@ class _Tap:
     def detach(self) -> None:
         self._output.detach(self._tag, self)
 
-    def records(self, key_of: Callable[[Any], Any] | None) -> list[EdgeRecord]:
+    def records(self, key_of: KeyOf | None) -> list[_Seen]:
         found = []
         for seen_at, batch in list(self._kept):
             rows = batch.rows()
             for position, value in enumerate(rows.values):
                 timestamp = None if rows.timestamps is None else int(rows.timestamps[position])
-                key = None if key_of is None else _text(key_of, value)
-                found.append(EdgeRecord(seen_at, self.subtask.index, _text(None, value), timestamp, key))
+                found.append(_Seen(seen_at, self.subtask.index, value, timestamp, key_of))
         return found[-self._most :]
 
 
@@ -89,10 +96,26 @@ def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> li
         for tap in taps.values():
             tap.detach()
     found = [record for tap in taps.values() for record in tap.records(_key_selector(tap.subtask, question))]
-    return newest(found, min(question.count, MAX_RECORDS))
+    return _as_text(newest(found, min(question.count, MAX_RECORDS)))
 
 
-def _key_selector(subtask: Subtask, question: EdgeQuestion) -> Callable[[Any], Any] | None:
+def _as_text(found: list[_Seen]) -> list[EdgeRecord]:
+    keyed = [seen for seen in found if seen.key_of is not None]
+    jobs = [partial(seen.key_of, seen.value) for seen in keyed if seen.key_of is not None]
+    jobs += [partial(_itself, seen.value) for seen in found]
+    shown = texts(jobs, [type(seen.value).__name__ for seen in (*keyed, *found)])
+    keys = iter(shown[: len(keyed)])
+    return [
+        EdgeRecord(seen.seen_at, seen.subtask, text, seen.timestamp, None if seen.key_of is None else next(keys))
+        for seen, text in zip(found, shown[len(keyed) :], strict=True)
+    ]
+
+
+def _itself(value: Any) -> Any:
+    return value
+
+
+def _key_selector(subtask: Subtask, question: EdgeQuestion) -> KeyOf | None:
     graph = subtask.graph
     for node in graph.operators:
         for edge in node.outputs if node.uid == question.uid else ():
@@ -101,14 +124,3 @@ def _key_selector(subtask: Subtask, question: EdgeQuestion) -> Callable[[Any], A
                 if selector is not None:
                     return selector
     return None
-
-
-def _text(of: Callable[[Any], Any] | None, value: Any) -> str:
-    """Return a value, or a function of it, as text of limited length. The functions are the user's and may raise."""
-    try:
-        found = value if of is None else of(value)
-        text = _short.repr(found) if isinstance(found, (str, bytes, list, tuple, dict)) else repr(found)
-    except BaseException as error:  # SystemExit would end the thread without an answer
-        text = f"<{type(value).__name__} without a text: {shortened(error, MAX_CHARS)}>"
-    text = text.encode(errors="backslashreplace").decode()
-    return text if len(text) <= MAX_CHARS else f"{text[: MAX_CHARS - 1]}…"

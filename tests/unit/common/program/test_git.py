@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
+import socket
 import subprocess
-from contextlib import nullcontext
+import threading
+import time
+from contextlib import contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +47,36 @@ def into(tmp_path: Path) -> Path:
 
 def url(server: GitServer) -> str:
     return f"{server.url}/jobs/.git"
+
+
+@contextmanager
+def dripping(answer: bytes) -> Iterator[str]:
+    """Yield the URL of a server that sends a byte of its answer every 20 ms, and then nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = listener.accept()
+                    with connection, suppress(OSError):
+                        connection.recv(65536)
+                        for byte in itertools.chain(answer, itertools.repeat(ord("x"))):
+                            connection.sendall(bytes([byte]))
+                            time.sleep(0.02)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/jobs.git"
+
+
+ADVERTISEMENT = b"HTTP/1.0 200 OK\r\nContent-Type: application/x-git-upload-pack-advertisement\r\n\r\nfff0"
+
+
+@pytest.mark.parametrize("answer", [b"HTTP/1.1 200 OK\r\nX: ", ADVERTISEMENT], ids=["in its head", "in its body"])
+def test_a_server_that_never_completes_its_answer_is_left_in_time(answer: bytes) -> None:
+    began = time.monotonic()
+    with dripping(answer) as slow, pytest.raises(InvalidJob, match="within 3 s"):
+        resolve_ref(slow, "main", timeout_s=3)
+    assert time.monotonic() - began < 10
 
 
 def content(folder: Path) -> dict[str, str]:

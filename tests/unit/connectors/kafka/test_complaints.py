@@ -147,7 +147,7 @@ def test_clients_that_are_shut_out_fail_the_attempt(now: list[float]) -> None:
     consumer.close()
 
 
-def test_lost_brokers_are_logged_once_a_minute_and_kind_of_failure(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_lost_broker_is_logged_once_a_minute_and_kind_of_failure(caplog: pytest.LogCaptureFixture) -> None:
     """Each client retries each broker up to ten times a second, and librdkafka logs each failure."""
     times = {"reconnect.backoff.ms": "10", "reconnect.backoff.max.ms": "10"}
     producers = [KafkaProducer({"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2", **times}) for _ in range(3)]
@@ -160,7 +160,9 @@ def test_lost_brokers_are_logged_once_a_minute_and_kind_of_failure(caplog: pytes
             producer.check()
         time.sleep(0.05)
     lines = [record.getMessage() for record in caplog.records if "Connection refused" in record.getMessage()]
-    assert len(lines) == 1, lines
+    assert len(lines) == 2, lines
+    assert "127.0.0.1:1" in lines[0] + lines[1]
+    assert "127.0.0.1:2" in lines[0] + lines[1]
     assert count_of_failures(failures) >= counted + 12
 
 
@@ -187,7 +189,7 @@ def failed(host: str, reason: str, ms: int = 1) -> str:
 
 
 def test_the_line_of_the_next_minute_has_the_number_of_failures() -> None:
-    lines = logged(*[failed(f"b{number}:9092", "Connection refused", number) for number in range(5)], seconds=25)
+    lines = logged(*[failed("b1:9092", "Connection refused", number) for number in range(5)], seconds=25)
     assert [line.rpartition("CONNECT)")[2] for line in lines] == [
         "",
         " (4 such failures so far. One per minute is logged)",
@@ -197,6 +199,12 @@ def test_the_line_of_the_next_minute_has_the_number_of_failures() -> None:
 def test_failures_of_another_kind_are_logged_at_once() -> None:
     refused, timed_out = failed("a:1", "Connection refused"), failed("a:1", "Operation timed out")
     assert len(logged(refused, timed_out, refused, timed_out, seconds=1)) == 2
+
+
+def test_each_broker_is_named_and_a_large_cluster_has_few_lines() -> None:
+    assert len(logged(failed("a:1", "Connection refused"), failed("b:2", "Connection refused"), seconds=1)) == 2
+    brokers = [failed(f"b{number}:9092", "Connection refused") for number in range(1000)]
+    assert len(logged(*brokers, *brokers, seconds=0)) == 101
 
 
 def test_other_lines_of_librdkafka_are_not_counted() -> None:

@@ -21,7 +21,7 @@ from penstock.jobmanager.process.session.session import Session
 from penstock.records.batch import ColumnBatch
 from penstock.records.columns import rows_as_dicts
 from penstock.taskmanager.chain import ChainedOutput
-from penstock.taskmanager.watching.edge_taps import _Tap
+from penstock.taskmanager.watching.edge_taps import _as_text, _Tap
 from tests.in_process import InProcess, environment, until
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def test_records_in_columns_are_shown_as_the_rows_that_functions_get() -> None:
     assert enough.is_set()
     tap.detach()
     output.emit(batch)
-    found = tap.records(lambda row: row["a"] % 2)
+    found = _as_text(tap.records(lambda row: row["a"] % 2))
     assert [(record.text, record.timestamp, record.key, record.subtask) for record in found] == [
         (f"{{'a': {n}, 'b': 'x'}}", n * 1000, str(n % 2), 1) for n in (5, 6, 7)
     ]

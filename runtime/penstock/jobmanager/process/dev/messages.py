@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -81,13 +83,13 @@ class Line:
         self.socket = end
         self._decoder = msgspec.json.Decoder(received)
         self._rest = b""
+        self._sending = threading.Lock()
+        """Lock for `send`: the threads of a run send at the same time, and a long message is sent in parts."""
 
     def send(self, message: Message | Stop) -> None:
         """Send a message. Do nothing if the other process has ended."""
-        try:
+        with self._sending, suppress(OSError):
             self.socket.sendall(msgspec.json.encode(message) + b"\n")
-        except OSError:
-            pass
 
     def take(self) -> list[Any] | None:
         """Wait for data, and return the complete messages. None means that the other process has ended."""
