@@ -214,9 +214,9 @@ CELLS = [
             ("mean for count", (F.count(1),), (F.mean(1),), ONE, "which mean(1) cannot use", ""),
             ("mean beside count", (F.count(1),), (F.count(1), F.mean(1)), ONE, "in a separate aggregate operator", ""),
             ("mean from sum", (F.sum(1),), (F.mean(1),), ONE, [("k", 2.0)], ""),
-            ("count from sum", (F.sum(1),), (F.count(), F.count(1)), ONE, [("k", 3, 3)], "sum(1) is gone"),
+            ("count from sum", (F.sum(1),), (F.count(), F.count(1)), ONE, [("k", 3, 3)], "sum(1) was removed"),
             ("field added", (F.sum(1),), (F.count(), F.sum(2), F.sum(1)), ONE, [("k", 3, 30, 6)], "sum(2) is new"),
-            ("field removed", (F.sum(1), F.max(2)), (F.sum(1),), ONE, [("k", 6)], "max(2) is gone"),
+            ("field removed", (F.sum(1), F.max(2)), (F.sum(1),), ONE, [("k", 6)], "max(2) was removed"),
             ("spelled otherwise", (F.sum(1),), (F.sum("f1"),), ONE, [("k", 6)], ""),
             ("minimum for maximum", (F.max(1),), (F.min(1),), ONE, "which min(1) cannot use", ""),
         ]
@@ -298,11 +298,11 @@ CELLS = [
             ("aggregate of another field", aggregated(F.sum(1)), aggregated(F.sum(2)), "cannot use", ""),
             ("mean for count", aggregated(F.count(1)), aggregated(F.mean(1)), "cannot use", ""),
             ("own aggregate", lambda w: w.aggregate(Greatest()), lambda w: w.aggregate(Least()), [2], "Greatest and is Least"),
-            ("sum to max", lambda w: w.sum(1), lambda w: w.max(1), "windows held sum(1)", ""),
-            ("sum of another field", lambda w: w.sum(1), lambda w: w.sum(2), "windows held sum(1)", ""),
-            ("reduce to all records", summed, listed, "windows held one reduced record", ""),
-            ("all records to reduce", listed, summed, "windows held all their records", ""),
-            ("reduce to aggregate", summed, aggregated(F.sum(1)), "windows held one reduced record", ""),
+            ("sum to max", lambda w: w.sum(1), lambda w: w.max(1), "windows stored sum(1)", ""),
+            ("sum of another field", lambda w: w.sum(1), lambda w: w.sum(2), "windows stored sum(1)", ""),
+            ("reduce to all records", summed, listed, "windows stored one reduced record", ""),
+            ("all records to reduce", listed, summed, "windows stored all their records", ""),
+            ("reduce to aggregate", summed, aggregated(F.sum(1)), "windows stored one reduced record", ""),
             ("all records otherwise", listed, lambda w: w.process(lambda k, c, r: [len(list(r))]), [3], ""),
         ]
     ),
@@ -310,11 +310,11 @@ CELLS = [
     # --- windows: triggers, evictors, lateness, keys
     Cell(
         "default to count", W, "trigger", window(SECOND, listed), window(SECOND, listed, trigger=CountTrigger.of(1)),
-        TWO, REST, [("k", 0, 1000, [1, 2, 4])], "knows only of records from now on",
+        TWO, REST, [("k", 0, 1000, [1, 2, 4])], "does not count records that arrived before the restore",
     ),
     Cell(
         "count to default", W, "trigger", window(SECOND, listed, trigger=CountTrigger.of(5)), window(SECOND, listed),
-        TWO, REST, "what the trigger CountTrigger keeps",
+        TWO, REST, "data of the trigger CountTrigger",
     ),
     Cell(
         "smaller count", W, "trigger",

@@ -145,7 +145,7 @@ class SlotSharingGroup:
                 if group.cpu_cores is None or group.task_heap_memory is None:
                     raise refusal(
                         f"slot sharing group {group.name!r} has resources, but not both of cpu_cores and task_heap_memory",
-                        "give both, or no resources",
+                        "set both, or no resources",
                     )
                 if group.task_heap_memory.bytes_size <= 0:
                     raise refusal(f"the task heap memory of slot sharing group {group.name!r} must be positive")

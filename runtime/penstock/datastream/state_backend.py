@@ -76,7 +76,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         ['/disk1/rocksdb', '/disk2/rocksdb']
         """
         if not paths or not all(paths):
-            raise refusal("set_db_storage_paths needs at least one path, and none of them empty")
+            raise refusal("set_db_storage_paths needs at least one path, and no path may be empty")
         self._paths = list(map(_local_path, paths))
 
     def get_db_storage_paths(self) -> list[str] | None:

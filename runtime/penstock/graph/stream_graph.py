@@ -159,7 +159,7 @@ class JobGraphBuilder:
             if isinstance(t.source, FeedbackSource) and self._mode != "STREAMING":
                 raise InvalidJob(
                     f"an iteration needs streaming mode, but execution.runtime-mode is {self._mode}",
-                    remedy="set the mode to STREAMING. A job with bounded input then also ends, when no record is left in the iteration",
+                    remedy="set the mode to STREAMING. In this mode, a job with bounded input also ends, as soon as the iteration has no more records",
                     operator=t.name,
                     location=t.user_location,
                 )

@@ -123,7 +123,9 @@ class JobHarness:
         """
         self._declare(name, list(self._splits), "source")
         if splits < 1:
-            raise InvalidJob(f"source {name!r} with {splits} splits", remedy="pass 1 or more")
+            raise InvalidJob(
+                f"source {name!r} needs at least one split, got {splits}", remedy="set splits to at least 1"
+            )
         self._splits[name] = splits
         source = HarnessSource(name, self._journal, splits, to_type_info(type_info))
         return self._environment.from_source(source, watermarks, name, type_info).uid(name)

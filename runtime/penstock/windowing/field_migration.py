@@ -56,8 +56,8 @@ class FieldMigration:
             if kind == "mean" and not self._continues((kind, field)) and field in self._old.fields:
                 beside = _listed([part for part in self._old_parts if part[1] == field])
                 return (
-                    f"{_text((kind, field))} is new next to {beside}. It needs a count of values that starts at the same time as its "
-                    "sum: compute it in a separate aggregate operator"
+                    f"{_text((kind, field))} is new, and the state has only {beside} of this field. The mean needs a sum and a count from the same time on: "
+                    "compute it in a separate aggregate operator"
                 )
         return ""
 
@@ -67,7 +67,7 @@ class FieldMigration:
         if self.refusal:
             return ()
         started = [f"{_text(p)} is new and starts empty" for p in self._new_parts if not self._continues(p)]
-        dropped = [f"{_text(p)} is gone, its state is dropped" for p in self._old_parts if not self._is_kept(p)]
+        dropped = [f"{_text(p)} was removed, so its state is dropped" for p in self._old_parts if not self._is_kept(p)]
         return (*started, *dropped)
 
     def migrate(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:

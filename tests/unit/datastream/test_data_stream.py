@@ -372,7 +372,7 @@ class TestRefusals:
             (lambda s: s.map(_generator), "generator function _generator", "flat_map"),
             (lambda s: s.map(_Yields()), "generator function _Yields", "flat_map"),
             (lambda s: s.process(lambda v: [v]), "process calls <lambda> with 2 arguments", "parameters"),
-            (lambda s: s.project(), "project takes positions", ""),
+            (lambda s: s.project(), "project takes the positions", ""),
             (lambda s: s.sink_to(print), "sink_to takes a Sink", r"add_sink\(\)"),
             (lambda s: s.union(3), "union takes streams", ""),
             (lambda s: s.connect(3), "connect takes a stream", ""),

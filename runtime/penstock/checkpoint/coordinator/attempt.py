@@ -82,7 +82,7 @@ class Attempt:
         paths = [file.path for file in handle_files(ack.keyed or {})]
         foreign = [path for path in paths if path in self._foreign_files]
         if foreign:
-            return f"its handle refers to {foreign[0]} of the restored savepoint, which is not this job's"
+            return f"its handle refers to the file {foreign[0]} of the restored savepoint, and this job may not refer to files of another job"
         try:
             self.completed.registry.register(pending.holder, paths)
         except StorageError as error:

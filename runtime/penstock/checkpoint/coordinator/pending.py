@@ -77,10 +77,10 @@ class PendingCheckpoint:
             if left:
                 parts.append(f"{info.uid} {info.parallelism - left}/{info.parallelism} answered")
         if not self.is_handed_out:
-            parts.append("the epoch before it has not ended, so its barrier was not sent")
+            parts.append("the previous epoch has not ended, so the checkpoint's barrier was not sent")
         elif self.sources is None:
             parts.append("the epoch's barrier has not been reached")
-        return "; ".join(parts) or "all answers are in"
+        return "; ".join(parts) or "all subtasks have acknowledged"
 
     def manifest(self, leader_epoch: int, now: int, commits: dict[str, list[Any]], version: str) -> Manifest:
         """Return the manifest. The acknowledgements of each operator are in the order of their subtasks."""

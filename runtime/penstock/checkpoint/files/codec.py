@@ -127,7 +127,7 @@ def handle_files(handle: dict[str, Any]) -> Iterator[NamedFile]:
     for file in handle.get("files", ()):
         size, offset = int(file["size"]), file.get("offset")
         if size < 0 or (offset is not None and int(offset) < 0):
-            raise ValueError(f"{file['path']} is named with {size} bytes at {offset}")
+            raise ValueError(f"the file {file['path']} has a negative size or offset: {size} bytes at {offset}")
         yield NamedFile(file["path"], size, str(file.get("checksum", "")), None if offset is None else int(offset))
 
 

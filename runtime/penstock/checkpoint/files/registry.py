@@ -51,7 +51,7 @@ class SharedStateRegistry:
             lost = sorted(path for path in wanted if path in self._released)
             if lost:
                 raise StorageError(
-                    f"{holder} refers to {lost[0]}, which was deleted when no checkpoint needed it any more"
+                    f"{holder} refers to {lost[0]}, which was deleted because no checkpoint needed it"
                     + (f" (and {len(lost) - 1} more)" if len(lost) > 1 else ""),
                     remedy="report this defect of the state backend: it may only refer to files of a confirmed checkpoint",
                 )

@@ -155,8 +155,8 @@ def _check_coverage(manifest: Manifest, former: OperatorInfo, state: OperatorSta
     for group in [*ranges, KeyGroupRange(former.max_parallelism, former.max_parallelism)]:
         if group.start != following:
             raise SnapshotTorn(
-                f"the keyed state of {former.uid!r} in {_name(manifest)} does not cover each of its "
-                f"{former.max_parallelism} key groups once. Group {following} is missing, or has two states",
+                f"the keyed state of {former.uid!r} in {_name(manifest)} must cover each of its "
+                f"{former.max_parallelism} key groups exactly once. Group {following} is missing or has two states",
                 remedy="use another checkpoint or savepoint, and report this one",
             )
         following = group.end + 1
@@ -197,14 +197,14 @@ def _has_items(value: Any) -> bool:
 def _refuse(manifest: Manifest, refused: list[DroppedState], by_uid: dict[str, NewOperator]) -> RestoreRefused:
     known = {*manifest.states, *manifest.sources}
     stateless = [uid for uid in by_uid if uid not in known]
-    lines = [f"{_name(manifest)} has state that no operator of this job takes:"]
+    lines = [f"{_name(manifest)} has state that belongs to no operator of this job:"]
     for dropped in refused:
         near = difflib.get_close_matches(dropped.uid, stateless, n=2, cutoff=0.6)
         hint = f" - was it renamed to {' or '.join(map(repr, near))}?" if near else ""
         lines.append(f"    {dropped}{hint}")
     matched = [uid for uid in by_uid if uid in known]
     lines.append(f"  operators of this job with state in it: {_list(matched)}")
-    lines.append(f"  operators of this job without: {_list(stateless)}")
+    lines.append(f"  operators of this job without state in it: {_list(stateless)}")
     if not matched:
         lines.append(f"  nothing matches: the snapshot belongs to job {manifest.job_id} ({manifest.job_name!r})")
     uids = ", ".join(repr(dropped.uid) for dropped in refused)

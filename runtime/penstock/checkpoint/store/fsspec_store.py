@@ -166,7 +166,7 @@ class FsspecStore:
         except ImportError as error:
             raise StorageError(
                 f"storage URLs of the scheme {self.scheme!r} need a driver that is not installed: {error}",
-                remedy="install the driver that the message names in the image, or use s3:// or file://",
+                remedy="add this driver to the image, or use s3:// or file://",
             ) from error
         except ValueError as error:
             raise StorageError(

@@ -50,7 +50,7 @@ class Pack:
     def __init__(self, file: BinaryIO) -> None:
         file.flush()
         if file.seek(0, 2) < _HEADER + _CHECKSUM:
-            raise ValueError("it is empty")
+            raise ValueError("the pack is empty")
         self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._objects: dict[int, _Object] = {}
         self._positions: dict[str, int] = {}
@@ -92,9 +92,9 @@ class Pack:
         data = self._data
         count = int.from_bytes(data[8:12])
         if data[:4] != b"PACK" or int.from_bytes(data[4:8]) not in (2, 3) or count > MAX_OBJECTS:
-            raise ValueError(f"it is not a pack of at most {MAX_OBJECTS} objects")
+            raise ValueError(f"the pack is not valid, or has more than {MAX_OBJECTS} objects")
         if hashlib.sha1(memoryview(data)[:-_CHECKSUM], usedforsecurity=False).digest() != data[-_CHECKSUM:]:
-            raise ValueError("its checksum is wrong")
+            raise ValueError("the checksum of the pack is wrong")
         at, waiting = _HEADER, []
         for _ in range(count):
             position = at
@@ -104,7 +104,7 @@ class Pack:
         while waiting:  # a base may come after the objects that change it
             left = [position for position in waiting if not self._identified(position)]
             if len(left) == len(waiting):
-                raise ValueError("the base of a change is missing")
+                raise ValueError("the base object of a delta is missing")
             waiting = left
 
     def _header(self, at: int) -> tuple[_Object, int]:
@@ -137,16 +137,16 @@ class Pack:
             while not inflater.eof:
                 chunk = inflater.unconsumed_tail or self._data[at : at + _CHUNK]
                 if not chunk:
-                    raise ValueError("it ends early")
+                    raise ValueError("the pack ends early")
                 if not inflater.unconsumed_tail:
                     at += len(chunk)
                 out += inflater.decompress(chunk, found.size + 1 - len(out))
                 if len(out) > found.size:
-                    raise ValueError("an object is larger than it says")
+                    raise ValueError("an object is larger than its header states")
         except zlib.error as error:
             raise ValueError(str(error)) from error
         if len(out) != found.size:
-            raise ValueError("an object is smaller than it says")
+            raise ValueError("an object is smaller than its header states")
         return bytes(out), at - len(inflater.unused_data)
 
     def _identified(self, position: int) -> bool:
@@ -165,7 +165,7 @@ class Pack:
         while True:
             found = self._objects.get(position)
             if found is None or len(deltas) > _MAX_CHAIN:
-                raise ValueError("the base of a change is missing")
+                raise ValueError("the base object of a delta is missing")
             content, _ = self._inflated(found)
             if found.kind is not None:
                 break
@@ -196,7 +196,7 @@ def _changed(base: bytes, delta: bytes) -> bytes:
     before, at = _length(delta, 0)
     after, at = _length(delta, at)
     if before != len(base) or after > MAX_OBJECT_BYTES:
-        raise ValueError("a change does not fit its base")
+        raise ValueError("a delta does not fit its base object")
     out = bytearray()
     while at < len(delta):
         code = delta[at]
@@ -218,7 +218,7 @@ def _changed(base: bytes, delta: bytes) -> bytes:
         if len(out) > after:
             break
     if len(out) != after:
-        raise ValueError("a change has another size than it says")
+        raise ValueError("a delta has a size other than its header states")
     return bytes(out)
 
 

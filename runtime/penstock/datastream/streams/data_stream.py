@@ -189,7 +189,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         'Flat Map'
         """
         if not isinstance(size, int) or size < 1:
-            raise refusal(f"gather takes how many values a list may have, from 1, got {size!r}")
+            raise refusal(f"the size of gather is the maximum number of values in a list, at least 1, got {size!r}")
         timeout_ms = as_millis(timeout, "timeout")
         if timeout_ms < 1:
             raise refusal(f"the timeout of gather must be at least 1 ms, got {timeout!r}")
@@ -200,7 +200,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def project(self, *field_indexes: int) -> DataStream:
         """Keep the fields at these positions, in this order. It works on tuples, Rows and columns."""
         if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
-            raise refusal(f"project takes positions of fields, from 0, got {field_indexes!r}")
+            raise refusal(f"project takes the positions of fields (the first is 0), got {field_indexes!r}")
         return self._transform("Projection", operations.Project(field_indexes), self._projected_type(field_indexes))
 
     def select(self, *names: str, **columns: pc.Expression) -> DataStream:
@@ -450,7 +450,7 @@ def _checked_columns(operation: str, columns: dict[str, Any]) -> tuple[tuple[str
                 f'write {name}=col("field") * 2, with col of penstock.datastream.columns, or lit(value) for a constant',
             )
     if not columns:
-        raise refusal(f"{operation} without a field", "pass field names, or expressions for new fields")
+        raise refusal(f"{operation} needs at least one field", "pass field names, or expressions for new fields")
     return tuple(columns.items())
 
 

@@ -53,8 +53,8 @@ def _compare_contents(old: Meaning, new: Meaning) -> Changes:
         return migration.refusal, migration.changes
     if old["kind"] == new["kind"] == "accumulator":
         text = f"the aggregate function was {old['function']} and is {new['function']}"
-        return "", (f"{text}: it continues from the accumulators of the former",)
-    return f"windows held {_contents_text(old)}, and the program makes them hold {_contents_text(new)}", ()
+        return "", (f"{text}: it continues from the accumulators of the former function",)
+    return f"windows stored {_contents_text(old)}, and the program now stores {_contents_text(new)}", ()
 
 
 def _compare_triggers(old: Meaning, new: Meaning) -> Changes:
@@ -62,8 +62,10 @@ def _compare_triggers(old: Meaning, new: Meaning) -> Changes:
         return "", ()
     before, after = old["class"], new["class"]
     if old["custom"] or not old["stateful"]:
-        return "", (f"the trigger {before} became {after}, which knows only of records from now on",)
-    return f"the state holds what the trigger {before} keeps for each window, and the trigger is {after} now", ()
+        return "", (
+            f"the trigger {before} became {after}, which does not count records that arrived before the restore",
+        )
+    return f"the state has data of the trigger {before} for each window, and the trigger is {after} now", ()
 
 
 def _compare_lateness(old: Meaning, new: Meaning) -> tuple[str, ...]:

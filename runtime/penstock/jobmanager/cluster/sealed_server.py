@@ -246,9 +246,9 @@ class SealedServer(ABC):
             return
         except OSError as error:  # probably too many open files, so close one unauthenticated connection
             if self._accept_failures.due():
-                logger.warning("%s cannot take a connection: %s", self.title, error)
+                logger.warning("%s cannot accept a connection: %s", self.title, error)
             if self._unauthenticated:
-                self._refuse(next(iter(self._unauthenticated)), "others wait")
+                self._refuse(next(iter(self._unauthenticated)), "too many connections are open, and others wait")
             else:
                 self._closing.wait(_TURN_S)
             return
@@ -261,7 +261,7 @@ class SealedServer(ABC):
             connection.close()
             return
         if len(self._unauthenticated) >= self._max_unauthenticated:
-            self._refuse(next(iter(self._unauthenticated)), "others wait")
+            self._refuse(next(iter(self._unauthenticated)), "too many connections are open, and others wait")
         self._unauthenticated[peer] = None
         self._selector.register(connection, selectors.EVENT_READ, peer)
 
@@ -278,7 +278,9 @@ class SealedServer(ABC):
         except NotAuthentic as error:
             self._refuse(peer, str(error))
         except Exception:
-            logger.exception("the connection of %s to %s ends", peer.name or peer.address, self.title)
+            logger.exception(
+                "an unexpected error ends the connection of %s to %s", peer.name or peer.address, self.title
+            )
             self._drop(peer)
 
     def _flush(self, peer: Peer) -> None:
@@ -365,7 +367,7 @@ class SealedServer(ABC):
         try:
             self.on_disconnected(peer)
         except Exception:
-            logger.exception("%s has not come to terms with the end of %s", self.title, peer.name)
+            logger.exception("%s failed to process the end of the connection of %s", self.title, peer.name)
 
     def close(self) -> None:
         self._closing.set()

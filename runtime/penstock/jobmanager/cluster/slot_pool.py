@@ -66,7 +66,7 @@ class SlotPool:
             if len(available) < count:
                 raise NotEnoughSlots(
                     f"the job needs {count} slots, but only {len(available)} of {len(slots)} slots are available",
-                    remedy="add workers or slots per worker, or lower the parallelism",
+                    remedy="add workers, raise the slots per worker, or lower the parallelism",
                 )
             before = self._assigned.get(job, [])[:count]
             free = dict.fromkeys(slot for slot in available if slot not in before)

@@ -71,7 +71,9 @@ class EnumeratorCalls:
                 continue
             self.is_stuck = True
             if is_given_up:
-                raise EpochFailed(f"the enumerator of source {self._name!r}, {step}, was given up")
+                raise EpochFailed(
+                    f"the call of the enumerator of source {self._name!r} ({step}) was abandoned, because the attempt has ended"
+                )
             where = whereabouts(self._thread.ident, step, limit, self._name, self._location)
             raise JobFailed(timeout_failure(where, limit, _REMEDY))
         with naming(self._name, self._location):

@@ -93,7 +93,7 @@ class SinkCommits:
         with naming(target.name, target.location):
             committer = calls.call(
                 target,
-                f"making the committer of sink {target.name!r}",
+                f"creating the committer of sink {target.name!r}",
                 lambda: sink.create_committer(self._options, job_id=self._job_id, uid=uid),
             )
         if committer is not None:
@@ -253,7 +253,9 @@ class SinkCommits:
     def _await(self, futures: Iterable[Future[None]]) -> None:
         while wait(futures, POLL_S).not_done:
             if self._given_up.is_set():
-                raise EpochFailed(f"the commit of sink {self.committing!r} was given up")
+                raise EpochFailed(
+                    f"the commit of sink {self.committing!r} was abandoned, because the attempt has ended"
+                )
             self._check_time_limit()
 
     def give_up(self) -> None:

@@ -52,7 +52,7 @@ _OPTIONAL: tuple[tuple[str, Any], ...] = (("subtasks", []), ("metrics", {}), ("d
 """Parts that `Archives.write` replaces in a large archive, in this order, each with its empty value. The last entry has no name: it only
 causes a last check of the size.
 """
-_REMEDY = "move it out of the folder"
+_REMEDY = "move the file out of the folder"
 _START = re.compile(rf"-([0-9]{{1,19}}){re.escape(SUFFIX)}\Z")
 
 logger = logging.getLogger(__name__)
@@ -283,9 +283,7 @@ class Archives:
             StorageError: as in `read`.
         """
         if not is_segment(name):
-            raise StorageError(
-                f"{name!r:.200} in {self.url} is not the name of an archive", remedy="move the file out of the folder"
-            )
+            raise StorageError(f"{name!r:.200} in {self.url} is not the name of an archive", remedy=_REMEDY)
         path = join_url(self.url, name)
         try:
             max_packed_bytes = min(MAX_PACKED_BYTES, max_bytes)
@@ -345,5 +343,5 @@ def _unpacked(data: bytes, max_packed_bytes: int, max_bytes: int) -> bytes:
     if unpacking.unconsumed_tail:
         raise _TooLarge(f"it is larger than {max_bytes >> 20} MiB")
     if not unpacking.eof:
-        raise ValueError("it ends in the middle")
+        raise ValueError("it is truncated")
     return found

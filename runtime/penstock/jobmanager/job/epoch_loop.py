@@ -205,13 +205,13 @@ class EpochLoop:
             self._raise_failure(acks)
         except Exception:
             if request is not None:
-                self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "the epoch failed", self._now())
+                self._parts.checkpoints.coordinator.on_failed(request.checkpoint_id, "its epoch failed", self._now())
             raise
         took = time.monotonic() - started
         self._sleeps_until = started + min(2 * took, self._parts.settings.epoch_target_ms / 1e3)
         self._apply_acks(acks, took * 1e3)
         if finish and any(source.loop_id and source.has_splits for source in self._parts.sources.values()):
-            raise EpochFailed("rows were still in an iteration at the end of the job. The job processes them first")
+            raise EpochFailed("an iteration still had records when the job was to end. The job processes them first")
         self._budget.on_epoch(
             self._max_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
         )
@@ -259,7 +259,7 @@ class EpochLoop:
         level = min((level for _, level in missing), default=-1)
         names = ", ".join(repr(stage.name) for stage in self._graph.stages_on(level)) or "a task"
         slots = ", ".join(str(slot) for slot, at in missing if at == level) or "?"
-        return f"; epoch {self.epoch} has run for {took} ms: {names} has not come to its end in slot {slots}"
+        return f"; epoch {self.epoch} has run for {took} ms: {names} has not finished the epoch in slot {slots}"
 
     def _commands(self, request: SnapshotRequest | None, *, exclusive: bool, finish: bool) -> list[EpochCommand]:
         assignments = {uid: source.take_assignments() for uid, source in self._parts.sources.items()}

@@ -102,7 +102,7 @@ class JobScheduler:
                 raise NotEnoughSlots(
                     f"job {self._program.name!r} needs {needed} slots, but the cluster has {available} available slots after "
                     f"{int(waited)} s",
-                    remedy="add workers or slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
+                    remedy="add workers, raise the slots per worker, lower the parallelism, or set jobmanager.scheduler: adaptive",
                 )
             if not is_logged:
                 is_logged = True

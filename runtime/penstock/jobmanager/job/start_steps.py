@@ -93,8 +93,8 @@ class StartSteps:
             raise hanging(where[slot, level], slot, level, seen)
         missing = ", ".join(f"slot {slot} level {level}" for slot, level in unanswered()) or "unknown"
         raise EpochFailed(
-            f"{seen}; tasks without an answer: {missing}",
-            remedy="check the logs of the workers: a task did not start, or its process hangs",
+            f"{seen}; tasks that have not responded: {missing}",
+            remedy="check the logs of the workers. Either a task did not start, or its process hangs",
         )
 
 

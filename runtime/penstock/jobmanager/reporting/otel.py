@@ -166,7 +166,7 @@ def exporter_settings(settings: Mapping[str, str], path: str) -> tuple[str | Non
     if protocol not in ("http", "http/protobuf"):
         raise InvalidJob(
             f"exporter.protocol of the reporter otel is {protocol!r}",
-            remedy="use http, and the collector's port for it, 4318",
+            remedy="use http, and the port of the collector for http (4318)",
         )
     text = settings.get("exporter.timeout", "")
     try:

@@ -97,7 +97,7 @@ def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configura
     made = _create(group, _FLINKS.get(given, given), key)
     if not isinstance(made, kind):
         raise InvalidJob(
-            f"{key} names {given}, which makes a {type(made).__name__}",
+            f"{key} names {given}, which creates a {type(made).__name__}",
             remedy=f"use a class that inherits penstock.metrics.reporter.{kind.__name__}",
         )
     interval = _interval(f"{prefix}interval", settings.pop("interval", ""))

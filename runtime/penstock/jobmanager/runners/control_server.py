@@ -57,7 +57,7 @@ class ControlServer(SealedServer):
         with self._lock:
             attempt, slots, levels = self._expected
             if hello.attempt != attempt or not (0 <= hello.slot < slots and 0 <= hello.level < levels):
-                return f"is not one of attempt {attempt}, the one that runs"
+                return f"is not a task of the running attempt {attempt}"
             if _key(hello) in self._peers:
                 return "is already connected"
             self._peers[_key(hello)] = peer

@@ -108,7 +108,7 @@ class PipelinedRunner(SparkRunner):
                     raise self._loss("the Spark job of the attempt has ended") from None
                 continue
             if item.attempt != attempt.number:
-                self._log_dropped(item, f"attempt {attempt.number} is the running one")
+                self._log_dropped(item, f"the running attempt is {attempt.number}")
                 continue
             if isinstance(item, Hello):
                 raise self._loss(f"the task of slot {item.slot}, level {item.level} has ended")
@@ -121,7 +121,7 @@ class PipelinedRunner(SparkRunner):
             elif item.epoch == self._epoch:
                 acks[item.slot, item.level] = item
             else:
-                self._log_dropped(item, f"epoch {self._epoch} is the expected one")
+                self._log_dropped(item, f"the expected epoch is {self._epoch}")
         complete = list(acks.values())
         complete[0].snapshots = [*self._uploaded, *complete[0].snapshots]
         self._uploaded = []

@@ -189,7 +189,9 @@ class SparkRunner:
         failed = any(ack.failure is not None for ack in acks)
         self._holds_tasks = not failed
         if len(acks) != attempt.slots * attempt.levels and not failed:
-            raise EpochFailed(f"epoch {commands[0].epoch}: {len(acks)} acks of {attempt.slots * attempt.levels}")
+            raise EpochFailed(
+                f"epoch {commands[0].epoch}: only {len(acks)} of {attempt.slots * attempt.levels} tasks have acknowledged"
+            )
         return acks
 
     def _watched(self, epoch: Future[bytes], watch: Watch) -> bytes:

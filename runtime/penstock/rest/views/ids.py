@@ -59,7 +59,7 @@ def find_attempt(subtask: facts.Subtask, attempt: int) -> facts.Subtask:
     """
     if subtask.attempt != attempt:
         raise NotFound(
-            f"subtask {subtask.index} is in attempt {subtask.attempt}; attempt {attempt} has no data any more"
+            f"attempt {attempt} of subtask {subtask.index} is not available. Only data of the present attempt, {subtask.attempt}, is kept"
         )
     return subtask
 

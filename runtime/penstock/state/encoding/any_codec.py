@@ -25,9 +25,9 @@ _decode_floats = Decoder(list[float]).decode
 _encode = Encoder().encode
 
 _REMEDY = (
-    "declare the type where the values are made, map(..., output_type={type}), from where windows, joins and gather have it, or, of a "
-    "state that your function asks for, in its descriptor, for example ValueStateDescriptor({state!r}, {type}); {type} must be a "
-    "dataclass, NamedTuple, Enum, pydantic model or msgspec struct; otherwise store builtin values"
+    "declare the type. For the state of windows, joins and gather, declare it at the operator that emits the values: "
+    "map(..., output_type={type}). For the state of a function, declare it in the descriptor: ValueStateDescriptor({state!r}, {type}). "
+    "{type} must be a dataclass, NamedTuple, Enum, pydantic model or msgspec struct. Or store builtin values"
 )
 
 
@@ -111,7 +111,7 @@ class ScalarCodec(AnyCodec):
         raise self.error(
             value,
             f"it is declared as {self._scalar.__name__} and the value is a {type_name(type(value))}",
-            f"convert the value with {self._scalar.__name__}(...), or declare what the state really holds",
+            f"convert the value with {self._scalar.__name__}(...), or declare the type of the stored values",
         )
 
     def decode(self, data: bytes | memoryview) -> Any:

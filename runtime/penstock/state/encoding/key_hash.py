@@ -205,11 +205,11 @@ def _checksum_other(key: Any) -> int:
 
 
 _ALTERNATIVES: tuple[tuple[type, str], ...] = (
-    (list, "make it a tuple in the key selector, tuple(…), or key by something in it"),
-    (dict, "key by one of its fields, or by a tuple of several: key_by(['a', 'b'])"),
-    (set, "make it a frozenset in the key selector, or a sorted tuple"),
-    (bytearray, "make it bytes in the key selector"),
-    (np.ndarray, "make it a tuple in the key selector, tuple(key.tolist())"),
+    (list, "convert it to a tuple in the key selector, tuple(…), or key by one of its items"),
+    (dict, "key by one of its fields or by several of them: key_by(['a', 'b'])"),
+    (set, "convert it to a frozenset or a sorted tuple in the key selector"),
+    (bytearray, "convert it to bytes in the key selector"),
+    (np.ndarray, "convert it to a tuple in the key selector, tuple(key.tolist())"),
 )
 
 
@@ -221,8 +221,8 @@ def key_type_error(key: Any) -> StateTypeError:
             f"a {type_name(cls)} cannot be a key, because it is mutable: {key!r}",
             remedy=next(
                 (remedy for known, remedy in _ALTERNATIVES if isinstance(key, known)),
-                "key by a field of it or by a tuple of several, or make its class immutable (a frozen dataclass, a "
-                "NamedTuple) and declare it: key_by(…, key_type=…)",
+                "key by one of its fields or by several of them. Or make its class immutable (a frozen dataclass, a NamedTuple) and "
+                "declare it: key_by(…, key_type=…)",
             ),
         )
     return StateTypeError(

@@ -120,7 +120,8 @@ def _tag_default_dict(value: defaultdict[Any, Any]) -> Ext:
     name = _FACTORY_NAMES.get(value.default_factory)
     if name is None:
         raise Unencodable(
-            value, "its default_factory is code: take a builtin type, such as int or list, or store dict(…)"
+            value,
+            "its default_factory is a function: use a builtin type such as int or list as default_factory, or store dict(…)",
         )
     return Ext(DEFAULT_DICT, _encode([name, _flat_pairs(value)]))
 
@@ -146,7 +147,7 @@ def _fixed_offset(value: datetime | time) -> timedelta:
     offset = value.utcoffset()
     if type(value.tzinfo) is not timezone or offset is None:
         raise Unencodable(
-            value, f"its time zone is a {type_name(type(value.tzinfo))}: take zoneinfo.ZoneInfo, or a fixed offset"
+            value, f"its time zone is a {type_name(type(value.tzinfo))}: use zoneinfo.ZoneInfo or a fixed offset"
         )
     return offset
 
@@ -172,7 +173,7 @@ def _tag_array(value: np.ndarray[Any, Any]) -> Ext:
 def _tag_numpy_scalar(value: np.generic) -> Ext:
     dtype = value.dtype
     if type(value) is not dtype.type or dtype.hasobject or dtype.names is not None or dtype.char in "gG":
-        raise Unencodable(value, "store what its .item() gives")
+        raise Unencodable(value, "store the value that its .item() returns")
     if isinstance(value, str | bytes):
         return Ext(NUMPY_SCALAR, _encode([dtype.kind, value.item()]))
     name = dtype.str if np.dtype(dtype.str).type is type(value) else dtype.char  # two C types may have the same width
@@ -206,7 +207,7 @@ def _tag_other(value: Any) -> Any:
     if isinstance(value, np.generic):
         return _tag_numpy_scalar(value)
     if isinstance(value, datetime) and hasattr(value, "to_pydatetime"):
-        raise Unencodable(value, "store what its to_pydatetime() gives, or its .value, ns since the epoch")
+        raise Unencodable(value, "store the value that its to_pydatetime() returns, or its .value (ns since the epoch)")
     raise Unencodable(value)
 
 

@@ -92,7 +92,7 @@ class TypedCodec(Codec):
         return self.error(
             value,
             f"it is declared as {name or declared} and {reason}",
-            "store values of the declared type, or declare what the state really holds",
+            "store values of the declared type, or declare the type of the stored values",
         )
 
     def decode(self, data: bytes | memoryview) -> Any:

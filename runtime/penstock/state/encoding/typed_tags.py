@@ -85,13 +85,13 @@ def _with_offset(value: Any) -> Any:
     if type(value.tzinfo) is not timezone:
         raise Unencodable(
             value,
-            f"a declared datetime keeps no {type_name(type(value.tzinfo))}: store value.astimezone(UTC), or declare no type",
+            f"a declared datetime cannot store a {type_name(type(value.tzinfo))}: store value.astimezone(UTC), or declare no type",
         )
     offset = value.utcoffset()
     if offset and offset % timedelta(minutes=1):
         raise Unencodable(
             value,
-            "a declared datetime keeps offsets of whole minutes only: store value.astimezone(UTC), or declare no type",
+            "a declared datetime can only store offsets of whole minutes: store value.astimezone(UTC), or declare no type",
         )
     return value.isoformat() if offset else value
 

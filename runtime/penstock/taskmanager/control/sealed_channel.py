@@ -108,7 +108,9 @@ class Opener:
             with memoryview(received) as view:
                 body = self._cipher.decrypt(nonce, bytes(view[_LENGTH.size : end]), bytes(view[: _LENGTH.size]))
         except InvalidTag:
-            raise NotAuthentic("a frame does not decrypt") from None
+            raise NotAuthentic(
+                "a frame cannot be decrypted: the peer has another secret, or the data was changed"
+            ) from None
         self._count += 1
         del received[:end]
         return body

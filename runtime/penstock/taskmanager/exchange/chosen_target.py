@@ -54,7 +54,7 @@ class Partitioner:
             chosen = list(map(self._partitioner, iterator, repeat(self._spec.parallelism)))
         except Exception as error:
             record = shortened(values[position(keys, iterator)])
-            raise_user_error(self._spec, error, f"the partitioner on {record}", "let it choose a subtask for every key")
+            raise_user_error(self._spec, error, f"the partitioner on {record}", "return a subtask for every key")
         try:
             is_right = self._targets.issuperset(map(index, chosen))
         except TypeError:  # no whole numbers

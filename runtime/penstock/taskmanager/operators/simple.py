@@ -100,8 +100,13 @@ class FilterOperator(FunctionOperator):
             try:
                 bool(answer)
             except Exception as doubt:
-                problem = f"{function_name(self.fn)} returned {shortened(answer)} for {shortened(value)}, and the truth value of the result"
-                raise_user_error(self.context, doubt, problem, "return True or False; of an array say any() or all()")
+                problem = f"{function_name(self.fn)} returned {shortened(answer)} for {shortened(value)}, and bool() of the result"
+                raise_user_error(
+                    self.context,
+                    doubt,
+                    problem,
+                    "return True or False. For an array, return array.any() or array.all()",
+                )
         raise_user_error(self.context, error, f"{function_name(self.fn)} on a batch of {len(values)} records")
 
     def _filter_by_expression(self, batch: Batch) -> None:

@@ -120,7 +120,7 @@ def test_a_hung_function_is_detected_by_its_checkpoints(
         failure.message for failure in master.history.failures if "not complete after 3000 ms" in failure.message
     ]
     assert expired
-    assert all("has not come to its end in slot" in message for message in expired)
+    assert all("has not finished the epoch in slot" in message for message in expired)
     assert any("hangs" in message.split("has run for")[1] for message in expired)
 
 

@@ -193,7 +193,7 @@ class TestCompletion:
         bench.begin(restore_path=url)
         foreign = resolve(url, stores=bench.storage.stores).manifest.states["count"].keyed[0]["files"]
         bench.answer(bench.trigger(), keyed=handle(bench.storage, (0, 127), reuse=foreign))
-        assert "is not this job's" in only(bench.settle(), CheckpointAborted).reason
+        assert "may not refer to files of another job" in only(bench.settle(), CheckpointAborted).reason
 
 
 class TestCommits:

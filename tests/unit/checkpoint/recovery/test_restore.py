@@ -56,7 +56,7 @@ class TestMatching:
         assert "'dedup' (Dedup): keyed state seen" in text
         assert "was it renamed to 'dedupe'?" in text
         assert "operators of this job with state in it: 'count'" in text
-        assert "operators of this job without: 'dedupe', 'fresh'" in text
+        assert "operators of this job without state in it: 'dedupe', 'fresh'" in text
         assert "allow_non_restored_state=['dedup'] (--allow-non-restored-state dedup)" in text
 
     def test_state_that_may_be_dropped_by_name_is_dropped_and_listed(self) -> None:
@@ -153,7 +153,7 @@ class TestParallelism:
     def test_a_gap_or_overlap_of_key_groups_is_found(self, ranges: list[list[int]]) -> None:
         keyed = [{"key_groups": groups, "files": [{"path": "shared/x", "size": 1}], "states": {}} for groups in ranges]
         stored = snapshot(operator("count"), states={"count": OperatorState(keyed=keyed)})
-        with pytest.raises(SnapshotTorn, match="is missing, or has two states"):
+        with pytest.raises(SnapshotTorn, match="is missing or has two states"):
             plan_restore(stored, [operator("count")])
 
 

@@ -340,7 +340,7 @@ def test_a_driver_that_fails_to_remove_an_executor_does_not_end_the_manager(
     visitor = door.come()
     visitor.started()
     visitor.connection.close()
-    wait_until(lambda: "has not come to terms with the end of" in caplog.text)
+    wait_until(lambda: "failed to process the end of the connection of" in caplog.text)
     door.come().started()
     assert door.server.failure is None
 

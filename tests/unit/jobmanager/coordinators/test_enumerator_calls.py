@@ -114,7 +114,7 @@ def test_a_job_that_must_end_does_not_wait(listings: Listings) -> None:
     source = coordinator(listings, 600)
     ending = threading.Thread(target=lambda: listings.here.wait(60) and source.give_up())
     ending.start()
-    with pytest.raises(EpochFailed, match=r"the enumerator of source 'listings', .*, was given up"):
+    with pytest.raises(EpochFailed, match=r"the enumerator of source 'listings' .* was abandoned"):
         work(source)
     source.close()
     ending.join()

@@ -192,7 +192,7 @@ def test_a_job_that_must_end_does_not_wait(waits: Waits) -> None:
     commits = SinkCommits("job", {}, 600)
     ending = threading.Timer(0.2, commits.give_up)
     ending.start()
-    with pytest.raises(EpochFailed, match=r"the commit of sink 'out' was given up"):
+    with pytest.raises(EpochFailed, match=r"the commit of sink 'out' was abandoned"):
         attempt(commits, MadeSlowly(waits), 1)
     assert commits.close() == []
     ending.join()

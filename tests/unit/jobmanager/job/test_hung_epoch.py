@@ -50,7 +50,7 @@ def test_a_hung_epoch_fails_over_when_its_checkpoint_expires(tmp_path: Path) -> 
     failure = master.history.failures[0]
     assert failure.name == "EpochFailed"
     assert "not complete after 1000 ms" in failure.message
-    assert "'numbers' has not come to its end in slot 0" in failure.message
+    assert "'numbers' has not finished the epoch in slot 0" in failure.message
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     assert master.checkpoints.coordinator.history.overview()["counts"]["failed"] >= 1
     cancel(master)

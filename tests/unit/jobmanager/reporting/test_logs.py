@@ -237,6 +237,6 @@ def test_a_class_that_is_no_reporter_of_logs_is_refused(tmp_path: Path) -> None:
     session = Session(InProcess())
     env = environment(tmp_path, **{"logs.reporters": "m", "logs.reporter.m.class": "builtins:dict"})
     env.from_collection([1]).print()
-    with executing_on(session), pytest.raises(InvalidJob, match="makes a dict"):
+    with executing_on(session), pytest.raises(InvalidJob, match="creates a dict"):
         env.execute("m")
     session.stop()

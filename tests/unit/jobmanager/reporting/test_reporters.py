@@ -109,7 +109,7 @@ def test_a_package_provides_a_reporter_by_its_entry_point(tmp_path: Path, monkey
         ({"metrics.reporters": "grafite"}, "the reporter grafite does not exist"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": "nothing.there:X"}, "cannot be loaded"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": "logging:Logger.root"}, "cannot be loaded"),
-        ({"metrics.reporters": "m", "metrics.reporter.m.class": "builtins:dict"}, "makes a dict"),
+        ({"metrics.reporters": "m", "metrics.reporter.m.class": "builtins:dict"}, "creates a dict"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": OWN, "metrics.reporter.m.interval": "soon"}, "soon"),
         ({"metrics.reporters": "m", "metrics.reporter.m.class": OWN, "metrics.reporter.m.interval": "0 s"}, "above 0"),
         ({"traces.reporters": "m", "traces.reporter.m.class": OWN}, "inherits penstock.metrics.reporter.TraceReporter"),

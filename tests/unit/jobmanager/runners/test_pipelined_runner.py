@@ -59,10 +59,13 @@ def test_no_message_of_a_task_is_dropped_silently(runner: PipelinedRunner, caplo
     assert acks == [answer]
     messages = [record.getMessage() for record in caplog.records]
     assert len(messages) == 4
-    assert "ignored an acknowledgement of slot 0, level 0 of attempt 3 for epoch 2: attempt 4" in messages[0]
+    assert (
+        "ignored an acknowledgement of slot 0, level 0 of attempt 3 for epoch 2: the running attempt is 4"
+        in messages[0]
+    )
     assert "RuntimeError: no database" in messages[1]
     assert caplog.records[1].levelno == logging.WARNING
-    assert "for epoch 1: epoch 2" in messages[2]
+    assert "for epoch 1: the expected epoch is 2" in messages[2]
     assert "the connection of slot 0, level 0 of attempt 3 has ended" in messages[3]
 
 

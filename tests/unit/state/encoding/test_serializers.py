@@ -108,7 +108,7 @@ def test_builtin_values_are_restored_with_their_types(value: Any) -> None:
 
 
 def test_a_default_factory_that_is_code_is_refused() -> None:
-    with pytest.raises(StateTypeError, match="its default_factory is code: take a builtin type"):
+    with pytest.raises(StateTypeError, match="its default_factory is a function: use a builtin type"):
         codec_for(None, state="s").encode(defaultdict(lambda: 1))
 
 

@@ -98,7 +98,7 @@ def test_numpy_truths_after_an_exchange_are_accepted(tmp_path: Path, parallelism
 def test_a_filter_result_that_is_neither_true_nor_false_is_refused(tmp_path: Path) -> None:
     refusal = refused_with(tmp_path, lambda s: s.filter(lambda v: np.array([v > 1, v > 0]) if v == 2 else True), [1, 2])  # type: ignore[arg-type, return-value]
     assert "returned array([ True,  True]) for 2" in refusal.message
-    assert "any() or all()" in refusal.remedy
+    assert "array.any() or array.all()" in refusal.remedy
 
 
 def test_a_memoryview_in_a_collection_is_refused(tmp_path: Path) -> None:

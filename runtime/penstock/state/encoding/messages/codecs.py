@@ -98,7 +98,7 @@ class AvroCodec(MessageCodec):
             raise self.error(
                 value,
                 f"it does not fit the state's Avro schema: {_described(error)}",
-                "store what the schema says: dicts with its fields, and values such as datetime and Decimal for logical types",
+                "store values that fit the schema: dicts with its fields, and values such as datetime and Decimal for logical types",
             ) from None
         return file.getvalue()
 

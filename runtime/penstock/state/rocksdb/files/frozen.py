@@ -158,7 +158,7 @@ class FrozenDatabase:
 
     def _check_not_given_up(self) -> None:
         if self._given_up:
-            raise StorageError("the snapshot was given up", remedy="no action is needed")
+            raise StorageError("the snapshot was cancelled", remedy="no action is needed")
 
     def _add(self, version: Version, edit: Edit) -> bool:
         """Add the flushed files. Return whether they still existed."""
@@ -183,7 +183,7 @@ class FrozenDatabase:
             version = self._tail.version.copy()
             if any(table.largest_sequence > self._last_sequence for table in version.all_tables()):
                 raise StorageError(
-                    "the files of the checkpoint's barrier were put together with later ones before they were linked",
+                    "RocksDB compacted the files of the checkpoint with later files before the snapshot could link them",
                     remedy="no action is needed: the next checkpoint includes them. If the error repeats, raise "
                     "state.backend.rocksdb.writebuffer.size",
                 )
@@ -197,6 +197,6 @@ class FrozenDatabase:
             size = path.stat().st_size if path.exists() else -1
             if size != table.size:
                 raise StorageError(
-                    f"RocksDB's file {table.name} has {size} bytes, and {table.size} are named",
+                    f"RocksDB's file {table.name} has {size} bytes, but its MANIFEST states {table.size} bytes",
                     remedy=_CHECK_DISK_REMEDY,
                 )

@@ -204,7 +204,7 @@ class TestACommitThatDoesNotReturn:
         commits.begin_attempt(graph_of(Into(Stuck(released))), {}, {}, 1, NO_FILES)
         commits.commit(1, {"out": ["piece"]})
         commits.give_up()
-        with pytest.raises(EpochFailed, match="'out' was given up"):
+        with pytest.raises(EpochFailed, match="'out' was abandoned"):
             commits.wait()
         assert commits.close() == []
         assert released.is_set(), "it was interrupted"
