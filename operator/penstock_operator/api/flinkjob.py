@@ -299,22 +299,22 @@ class Recovery(Api):
 
 
 class Health(Api):
-    """Rules that detect a running job without progress. An event and the condition `Stalled` report the broken rule,
-    and another event reports when it is fixed.
+    """Detection of a running job that makes no progress. An event and the condition `Stalled` report the problem,
+    and another event reports its end.
     """
 
     enabled: bool = True
-    """Apply these rules."""
+    """Check the job for these problems."""
     restarts: int = Field(default=10, ge=1, le=100)
-    """RestartLoop: maximum number of restarts of the job by the engine, or of the master's container, within `window`."""
+    """RestartLoop: the job has this problem if `status.restarts` increases by this number within `window`."""
     window: Duration = timedelta(minutes=10)
-    """Period in which restarts are counted."""
+    """RestartLoop: period in which restarts are counted."""
     checkpoint_intervals: int = Field(default=30, ge=1, le=100_000)
-    """NoCheckpoint: a checkpoint must complete within this number of checkpoint intervals (execution.checkpointing.interval). The rule applies in every state of the job."""
+    """NoCheckpoint: the job has this problem if no checkpoint completes within this number of checkpoint intervals (execution.checkpointing.interval), in any state of the job."""
     silence: Duration = timedelta(minutes=5)
-    """MasterSilent: maximum time without a response from the master's REST API while the master has a pod."""
+    """MasterSilent: the job has this problem if the REST API of the master does not respond for this time while the master has a pod."""
     restart: bool = False
-    """Restart the pods from the newest checkpoint when a rule is broken. The pauses between restarts double from `window` to 6 hours."""
+    """Restart the pods from the newest checkpoint when the job has one of these problems. The pauses between restarts double from `window` to 6 hours."""
 
 
 class Deletion(Api):
@@ -429,7 +429,7 @@ class FlinkJobSpec(Api):
     recovery: Recovery = Field(default_factory=Recovery)
     """Reaction to a job that the engine has given up."""
     health: Health = Field(default_factory=Health)
-    """Rules that detect a running job without progress."""
+    """Detection of a running job that makes no progress."""
     deletion: Deletion = Field(default_factory=Deletion)
     """Actions before the FlinkJob is deleted."""
     service_account: ServiceAccount = Field(default_factory=ServiceAccount)
