@@ -132,6 +132,8 @@ class SimulatedRunner:
     def available_slots(self) -> int:
         return self._slots
 
+    slot_limit: int | None = None
+
     @property
     def can_add_slots(self) -> bool:
         return False

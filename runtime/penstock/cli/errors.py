@@ -62,7 +62,7 @@ def show_error(error: PenstockError) -> None:
     is_usage = isinstance(error, UsageError)
     location = error.location or ("" if is_usage else user_place(error))
     if location:
-        typer.echo(f"  at: {location}", err=True)
+        typer.echo(f"  {error.place if error.location else 'at'}: {location}", err=True)
     if error.remedy:
         typer.secho(f"  remedy: {hide_own(error.remedy)}", err=True, fg=typer.colors.YELLOW)
 

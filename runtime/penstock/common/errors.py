@@ -41,6 +41,8 @@ class PenstockError(Exception):
     """Root of all errors. `message` names the thing and the value, `remedy` the action; `code` is the same in all versions."""
 
     code = "PENSTOCK"
+    place = "at"
+    """Word before the location."""
 
     def __init__(self, message: str, *, remedy: str = "", operator: str = "", location: str = "") -> None:
         self.message = message
@@ -54,7 +56,7 @@ class PenstockError(Exception):
         if self.operator:
             where += f"\n  operator: {self.operator}"
         if self.location:
-            where += f"\n  at: {self.location}"
+            where += f"\n  {self.place}: {self.location}"
         remedy = f"\n  remedy: {self.remedy}" if self.remedy else ""
         return f"[{self.code}] {self.message}{where}{remedy}"
 
@@ -99,6 +101,7 @@ class RecordFormatError(JobError):
 
 class UserFunctionError(JobError):
     code = "USER_FUNCTION"
+    place = "built at"  # the message has the line that raised
     trace = ""
     """Traceback of the user's code in another process. It is printed last."""
 

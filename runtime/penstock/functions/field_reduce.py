@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, Literal
 
 import numpy as np
@@ -83,6 +84,20 @@ class FieldReduce:
             except RecordFormatError as error:
                 error.message = f"{self.kind} of the field {self.field!r}: {error.message}"
                 raise
+
+    def check_all(self, values: list[Any]) -> None:
+        """Check a whole batch. Any of its records can be the first one of a window, which `reduce` does not read.
+
+        Raises:
+            RecordFormatError: a record does not have the field.
+        """
+        try:
+            if values[0].__class__ is not self._shape:
+                self._adapt_to(values[0])
+            deque(map(self._get, values), maxlen=0)
+        except _UNFIT:
+            for value in values:
+                self.check(value)
 
     def _adapt_to(self, value: Any) -> None:
         self._get, self._set = getter_for(self.field, value), setter_for(self.field, value)

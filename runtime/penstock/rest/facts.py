@@ -324,6 +324,8 @@ class Job:
     bounded: bool = False
     can_add_slots: bool = False
     """Whether a rescale may exceed the available slots, because the cluster starts more slots, or the scheduler is adaptive."""
+    slot_limit: int | None = None
+    """Maximum number of slots of the cluster. None means no limit."""
     is_batch: bool = False
     """Whether the job runs in batch mode, which `execution.runtime-mode: AUTOMATIC` selects for bounded sources."""
     end_of_input: bool = False

@@ -122,6 +122,44 @@ def test_a_rescale_is_limited_by_slots_unless_the_cluster_can_start_more(
     assert live.rescale_limit == limit
 
 
+@pytest.mark.parametrize(("in_use_by_others", "limit"), [(0, 64), (10, 54), (63, 2)])
+def test_a_rescale_is_limited_by_the_slots_of_one_jvm(gateway: FakeGateway, in_use_by_others: int, limit: int) -> None:
+    job = replace(RUNNING, can_add_slots=True, slot_limit=64)
+    cluster = facts.Cluster(job.parallelism + in_use_by_others, 0)
+    live = live_job(job, gateway.checkpoints(JOB_ID), 0, cluster, gateway.metrics, 0)
+    assert live.rescale_limit == limit
+
+
+OF_USER = """Traceback (most recent call last):
+  File "/shop/job.py", line 4, in parse
+    return 1 // (x - 50)
+           ~~^^~~~~~~~~~
+{raised}
+
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/penstock/taskmanager/level.py", line 288, in _timed
+    next(steps)
+penstock.common.errors.UserFunctionError: [USER_FUNCTION] parse raised
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "raised", "cause"),
+    [
+        ("UserFunctionError", "ZeroDivisionError: integer division\nor modulo: by zero", "ZeroDivisionError"),
+        ("UserFunctionError", "shop.errors.Broken", "shop.errors.Broken"),
+        ("UserFunctionError", "", "UserFunctionError"),
+        ("StorageError", "OSError: no space", "StorageError"),
+    ],
+)
+def test_a_failure_of_the_users_code_is_named_by_its_exception(name: str, raised: str, cause: str) -> None:
+    failure = facts.Failure(1, name, "parse raised", OF_USER.format(raised=raised))
+    shown = timeline(replace(RUNNING, failures=[failure]), [], 0).failures[0]
+    assert (shown["name"], shown["cause"]) == (name, cause)
+
+
 def test_a_live_view_has_the_last_rescale(gateway: FakeGateway) -> None:
     for job, at in ((RUNNING, RUNNING.rescales[-1].timestamp), (replace(RUNNING, rescales=()), None)):
         live = live_job(job, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)

@@ -46,6 +46,7 @@ class InProcessRunner:
     name = "in-process"
     streaming = False
     can_add_slots = False
+    slot_limit: int | None = None
     look_ups: LiveLookUps | None = None
     spark: SparkAccess | None = None
 

@@ -20,7 +20,15 @@ from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatche
 from penstock.jobmanager.runners.spark_runner import CLOSING_GRACE_S, CRASH_S, KILLED_S, SparkRunner
 from penstock.taskmanager.control.channel import Hello
 from penstock.taskmanager.look_up import is_look_up
-from penstock.taskmanager.protocol import STEP_TIMEOUT, EpochCommand, LevelAck, SnapshotAck, decode_ack, encode_command
+from penstock.taskmanager.protocol import (
+    STEP_TIMEOUT,
+    EpochCommand,
+    LevelAck,
+    SnapshotAck,
+    TaskFailure,
+    decode_ack,
+    encode_command,
+)
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +53,8 @@ class PipelinedRunner(SparkRunner):
         self._epoch = -1
         self._acks: dict[tuple[int, int], LevelAck] = {}
         self._has_failed = False
+        self._cause: TaskFailure | None = None
+        """The failure that ended the last failed attempt."""
         self.look_ups = self._live = LiveLookUps(self._server.send)
         self.task_settings = {"control_address": self._server.address, "control_token": self._server.token}
 
@@ -113,6 +123,7 @@ class PipelinedRunner(SparkRunner):
             if isinstance(item, Hello):
                 raise self._loss(f"the task of slot {item.slot}, level {item.level} has ended")
             if item.failure is not None:
+                self._cause = item.failure
                 return [item]
             if item.where is not None:
                 self._whereabouts[item.slot, item.level] = time.monotonic(), item.where
@@ -127,14 +138,17 @@ class PipelinedRunner(SparkRunner):
         self._uploaded = []
         return complete
 
-    @staticmethod
-    def _log_dropped(item: LevelAck | Hello, reason: str) -> None:
-        """Log a task's message for which no caller waits, so that no message is lost silently."""
+    def _log_dropped(self, item: LevelAck | Hello, reason: str) -> None:
+        """Log a task's message for which no caller waits, so that no message is lost silently.
+
+        The console shows a failure with another cause than the one that ended the attempt.
+        """
         task = f"slot {item.slot}, level {item.level} of attempt {item.attempt}"
         if isinstance(item, Hello):
             log.info("the connection of %s has ended: %s", task, reason)
         elif item.failure is not None:
-            log.warning("ignored a failure of %s: %s\n%s", task, reason, item.failure.traceback)
+            level = logging.INFO if self._cause is not None and _is_same(item.failure, self._cause) else logging.WARNING
+            log.log(level, "ignored a failure of %s: %s\n%s", task, reason, item.failure.traceback)
         else:
             log.info("ignored an acknowledgement of %s for epoch %d: %s", task, item.epoch, reason)
 
@@ -237,6 +251,11 @@ class PipelinedRunner(SparkRunner):
     def close(self) -> None:
         self.end_attempt()
         super().close()
+
+
+def _is_same(one: TaskFailure, other: TaskFailure) -> bool:
+    """Return whether two failures have the same cause: the same error in the same operator. The records may differ."""
+    return (one.kind, one.uid, one.location) == (other.kind, other.uid, other.location)
 
 
 def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:

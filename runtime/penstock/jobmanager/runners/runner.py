@@ -68,6 +68,11 @@ class Runner(Protocol):
         ...
 
     @property
+    def slot_limit(self) -> int | None:
+        """Return the maximum number of slots of the cluster. None means no limit."""
+        ...
+
+    @property
     def can_add_slots(self) -> bool:
         """Return whether `ensure_slots` can start workers."""
         ...

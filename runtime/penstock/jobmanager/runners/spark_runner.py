@@ -23,6 +23,7 @@ from pyspark.core.rdd import _wrap_function
 from pyspark.serializers import NoOpSerializer
 
 from penstock.common.errors import EpochFailed
+from penstock.jobmanager.cluster.embedded_cluster import MAX_SLOTS
 from penstock.jobmanager.cluster.slots import Slot
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.coordinators.work_thread import WorkThread
@@ -122,6 +123,10 @@ class SparkRunner:
     @property
     def can_add_slots(self) -> bool:
         return self.more_slots is not None
+
+    @property
+    def slot_limit(self) -> int | None:
+        return MAX_SLOTS if self._cluster.config.embedded else None
 
     def expects_returning_slots(self) -> bool:
         if not self._placement:

@@ -11,7 +11,7 @@ from penstock.common.logs.redaction import without_secrets
 from penstock.rest import facts, models
 from penstock.rest.views.checkpoints import last_completed
 from penstock.rest.views.ids import vertex_id
-from penstock.rest.views.insight import raised_at, stacktrace
+from penstock.rest.views.insight import cause_name, raised_at, stacktrace
 from penstock.rest.views.states import subtask_state, vertex_state
 from penstock.rest.views.vertices import back_pressure_level
 
@@ -95,7 +95,10 @@ def live_job(
 def _rescale_limit(job: facts.Job, cluster: facts.Cluster) -> int:
     """Return the highest parallelism that a rescale can request. The slots limit it, unless the cluster can start more slots."""
     if job.can_add_slots:
-        return job.max_parallelism
+        if job.slot_limit is None:
+            return job.max_parallelism
+        of_others = max(0, cluster.slots_total - cluster.slots_available - job.parallelism)
+        return max(job.parallelism, min(job.max_parallelism, job.slot_limit - of_others))
     return max(job.parallelism, min(job.max_parallelism, job.parallelism + cluster.slots_available))
 
 
@@ -179,6 +182,7 @@ def timeline(job: facts.Job, past: Sequence[facts.PastCheckpoint], now: int) -> 
             {
                 "at": f.timestamp,
                 "name": f.name,
+                "cause": cause_name(f),
                 "message": f.message[:1000],
                 "task": f.task,
                 "host": f.host,

@@ -6,6 +6,7 @@ import re
 import traceback
 from typing import TYPE_CHECKING
 
+from penstock.common.errors import UserFunctionError
 from penstock.common.program.user_frames import user_frame
 from penstock.rest import facts, models
 from penstock.rest.views.ids import duration, vertex_id
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEFAULT_EXCEPTIONS = 20
+_CAUSED = "\nThe above exception was the direct cause"
+_RAISED = re.compile(r"([^\W\d][\w.]*)(?::|$)")
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 
 
@@ -60,6 +63,16 @@ def raised_at(failure: facts.Failure) -> str:
     found = [traceback.FrameSummary(file, int(line), "") for file, line in _FRAME.findall(failure.traceback)]
     frame = user_frame(found)
     return "" if frame is None else f"{frame.filename}:{frame.lineno}"
+
+
+def cause_name(failure: facts.Failure) -> str:
+    """Return the type of the exception that the user's code raised, or else the type of the failure."""
+    if failure.name != UserFunctionError.__name__:
+        return failure.name
+    # The first trace is the user's. Its last frame is followed by the exception, which is the first line without an indent.
+    _, _, innermost = failure.traceback.split(_CAUSED)[0].rpartition('\n  File "')
+    found = next(filter(None, map(_RAISED.match, innermost.splitlines()[1:])), None)
+    return found[1] if found else failure.name
 
 
 def stacktrace(failure: facts.Failure) -> str:

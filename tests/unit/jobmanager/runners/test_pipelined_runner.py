@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from penstock.common.errors import EpochFailed
@@ -67,6 +68,17 @@ def test_no_message_of_a_task_is_dropped_silently(runner: PipelinedRunner, caplo
     assert caplog.records[1].levelno == logging.WARNING
     assert "for epoch 1: the expected epoch is 2" in messages[2]
     assert "the connection of slot 0, level 0 of attempt 3 has ended" in messages[3]
+
+
+def test_a_repeated_failure_is_not_a_warning(runner: PipelinedRunner, caplog: pytest.LogCaptureFixture) -> None:
+    """The task reports its failure again while it closes. The console of the job already shows the failure."""
+    again = msgspec.structs.replace(FAILURE, message="another record")
+    other = msgspec.structs.replace(FAILURE, kind="OSError")
+    acks_of(runner, LevelAck(slot=0, level=0, attempt=4, epoch=-1, failure=FAILURE))
+    with caplog.at_level(logging.INFO):
+        for failure in (again, other):
+            runner._log_dropped(LevelAck(slot=0, level=0, attempt=4, epoch=-1, failure=failure), "it has failed before")
+    assert [record.levelno for record in caplog.records] == [logging.INFO, logging.WARNING]
 
 
 def test_a_lost_task_of_this_attempt_fails_the_epoch(runner: PipelinedRunner) -> None:

@@ -357,6 +357,7 @@ def _describe(job: JobMaster) -> facts.Job:
         states=list(history.states),
         bounded=job.graph.bounded,
         can_add_slots=job.runner.can_add_slots or job.settings.scheduler == "adaptive",
+        slot_limit=job.runner.slot_limit,
         is_batch=job.graph.is_batch,
         end_of_input=history.end_of_input,
     )

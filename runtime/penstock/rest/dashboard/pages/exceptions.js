@@ -15,7 +15,7 @@ export default async function page({ main, job }) {
     seen = now;
     const groups = new Map();
     for (const failure of [...failures].reverse()) {
-      const key = `${failure.name}|${failure.where}|${shape(failure.message)}`;
+      const key = `${failure.cause}|${failure.where}|${shape(failure.message)}`;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(failure);
     }
@@ -36,7 +36,7 @@ function restart(failure, past) {
 function group(list, open, past) {
   const newest = list[0];
   const times = list.length > 1 ? h("span.muted", null, `${list.length} times, first ${when(list[list.length - 1].at)}, last ${clock(newest.at)}`) : h("span.muted", null, when(newest.at));
-  return panel(h("div.group-head", null, h("h2", null, newest.name), newest.where ? h("code.wrap", null, newest.where) : null, times),
+  return panel(h("div.group-head", null, h("h2", null, newest.cause), newest.where ? h("code.wrap", null, newest.where) : null, times),
     h("div.in", null, h("p.wrap", null, newest.message.split("\n")[0]),
       h("p.muted", null, [newest.task && `in ${newest.task}`, newest.host && `on ${newest.host}`].filter(Boolean).join(" "), " · ", h("a", { href: "#/jobmanager" }, "JobManager's log"), " · ", h("a", { href: "#/taskmanagers" }, "TaskManagers' logs")),
       newest.builtAt && newest.builtAt !== newest.where ? h("p.muted", null, "The operator is built at ", h("code.wrap", null, newest.builtAt), ".") : null,

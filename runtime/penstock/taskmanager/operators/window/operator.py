@@ -187,7 +187,7 @@ class WindowOperator(Operator):
         iterator = iter(values)
         try:
             if isinstance(self.function.fold, FieldReduce):
-                self.function.fold.check(values[0])  # the first record of a window is not combined
+                self.function.fold.check_all(values)
             self._windows.process(values, iterator, keys, rows.timestamps)
         except Exception as error:
             refuse_keys(self.context, error, keys, values)

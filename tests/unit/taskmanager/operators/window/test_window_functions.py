@@ -16,7 +16,15 @@ from penstock.datastream.functions import (
     WindowFunction,
 )
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
-from penstock.datastream.window import CountEvictor, EventTimeSessionWindows, TimeEvictor, TumblingEventTimeWindows
+from penstock.datastream.window import (
+    CountEvictor,
+    CountTumblingWindowAssigner,
+    EventTimeSessionWindows,
+    SlidingEventTimeWindows,
+    TimeEvictor,
+    TumblingEventTimeWindows,
+)
+from penstock.functions.field_reduce import AggregateKind
 from penstock.taskmanager.operators.window.operator import WindowOperator
 from penstock.testing.operator_run import OperatorRun
 from penstock.windowing.window_function import WindowFunctionSpec
@@ -184,3 +192,27 @@ def test_a_window_refuses_records_without_the_field_that_it_sums(assigner: Any) 
     run = OperatorRun(WindowOperator(assigner, Spec.field("sum", "m"), itemgetter("k")))
     with pytest.raises(RecordFormatError, match=r"sum of the field 'm': no field 'm' in the record .*the fields k, n"):
         run.push({"k": 1, "n": 2}, at=1)
+
+
+ALL_WINDOWS = [
+    TumblingEventTimeWindows.of(10),
+    SlidingEventTimeWindows.of(10, 5),
+    EventTimeSessionWindows.with_gap(10),
+    CountTumblingWindowAssigner.of(2),
+]
+
+
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
+@pytest.mark.parametrize("kind", ["sum", "min", "max", "min_by", "max_by"])
+@pytest.mark.parametrize("assigner", ALL_WINDOWS, ids=lambda assigner: type(assigner).__name__)
+def test_a_window_refuses_a_record_without_the_field_anywhere_in_a_batch(
+    assigner: Any, kind: AggregateKind, backend: str
+) -> None:
+    """The first record of each window is not combined, so only a check of all records finds the missing field."""
+    good, other, bad = {"k": 1, "m": 2}, {"k": 2, "m": 3}, {"k": 3, "n": 2}
+    for batch in ([good, bad], [good, other, bad, good], [good, {"k": 1, "n": 2}]):
+        run = OperatorRun(WindowOperator(assigner, Spec.field(kind, "m"), itemgetter("k")), backend=backend)
+        with pytest.raises(
+            RecordFormatError, match=f"{kind} of the field 'm': no field 'm' in the record .*the fields k, n"
+        ):
+            run.push(*batch, at=1).end()
