@@ -215,7 +215,7 @@ class Storage(Api):
     savepoints: StorageUri
     """Root directory of the savepoints. Each job has its own folder in it."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
-    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY. The pods get both keys as environment variables. The operator also uses them. Do not set this field if you use workload identity."""
+    """Secret with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and with AWS_ENDPOINT_URL for a storage other than Amazon S3. The pods get these values as environment variables. The operator also uses them. Do not set this field if you use workload identity."""
 
 
 class Periodic(Api):
@@ -398,7 +398,7 @@ class FlinkJobSpec(Api):
                 },
                 {
                     "rule": "!has(self.source) || has(self.entry)",
-                    "message": "set entry, the program inside source",
+                    "message": "set entry, the path of the program inside source",
                     "fieldPath": ".entry",
                 },
                 {

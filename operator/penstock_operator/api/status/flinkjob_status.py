@@ -111,7 +111,7 @@ class FlinkJobStatus(Api):
     workers: int = 0
     """Number of worker pods that are ready."""
     restarts: int = 0
-    """Restarts of the running incarnation. Restarts of the master's container count. Failovers or restarts of worker containers are added, whichever number is larger."""
+    """Number of restarts of the running incarnation. It is the sum of the restarts of the master's container, and of failovers or restarts of worker containers (the larger number)."""
     last_termination: Termination | None = None
     """The last unexpected termination of a container of the job."""
     ends: Ends | None = None

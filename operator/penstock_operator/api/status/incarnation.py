@@ -12,9 +12,9 @@ class Running(Api):
     """The incarnation of the job that has pods, or had them last."""
 
     revision: str
-    """Name of the ControllerRevision with its spec."""
+    """Name of the ControllerRevision that contains the spec of the incarnation."""
     generation: int
-    """Generation of the FlinkJob that it was created from."""
+    """Generation of the FlinkJob from which the incarnation was created."""
     job_id: str
     """The engine's job id, which is new for every incarnation. The folder of its checkpoints has this name."""
     image: str
@@ -26,15 +26,15 @@ class Running(Api):
     started_at: Time
     """Time when the operator created the pods."""
     restored_from: Restore
-    """Source of its state."""
+    """Source of the incarnation's state."""
     warm: bool = False
-    """Whether the operator started its pods before the previous incarnation stopped. The file `release` next to its checkpoints then names the source of its state."""
+    """Whether the operator started the pods before the previous incarnation stopped. The file `release` next to the checkpoints then names the source of the state."""
     service_suffix: str = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""
-    """Secret with the certificate of its REST API. Empty means that the REST API serves plain HTTP."""
+    """Secret with the certificate of the REST API. Empty means that the REST API serves plain HTTP."""
     stable: bool = False
-    """Whether it has been RUNNING and has completed a checkpoint."""
+    """Whether the incarnation has been RUNNING and has completed a checkpoint."""
     had_checkpoint: bool = False
     """Whether the operator has seen a checkpoint of this incarnation. If so, the operator never restarts the job with empty state, even if it cannot read a checkpoint."""
     finished_at: Time | None = None
@@ -46,9 +46,9 @@ class Running(Api):
     adopted_at: Time | None = None
     """Time when the operator adopted the job, because its status was lost. The operator does not know an operation that was in progress at that time."""
     canceled: bool = False
-    """Whether a user canceled the job over its REST API. The operator restarts it only when the spec requests it."""
+    """Whether a user canceled the job over its REST API. The operator then restarts the job only after an edit of the spec."""
     failures: int = 0
-    """Number of consecutive restarts after the engine gave up the job. It returns to zero when the job has been RUNNING for ten minutes."""
+    """Number of consecutive restarts after the engine gave up the job. The number returns to zero when the job has been RUNNING for ten minutes."""
     failed_at: Time | None = None
     """Time when the operator saw that the engine had given up the job."""
     failure: str = ""
@@ -118,7 +118,7 @@ class Ends(Api):
     series: tuple[EndSeries, ...] = ()
     """Terminations by kind, with their numbers."""
     restarts: dict[str, int] = Field(default_factory=dict)
-    """Number of container restarts by role, and of failovers under the key `failover`. It includes the restarts of pods that no longer exist."""
+    """Number of container restarts by role, and of failovers under the key `failover`. The numbers include the restarts of pods that no longer exist."""
     counted_restarts: dict[str, int] = Field(default_factory=dict)
     """Numbers that `restarts` already includes: restarts of containers by pod, and failovers by process of the leading master (POD#RESTARTS)."""
 
@@ -127,18 +127,18 @@ class HealthStatus(Api):
     """Health of the running incarnation."""
 
     job_id: str
-    """Job id of the incarnation that this describes."""
+    """Job id of the incarnation."""
     restarts: int = 0
-    """Total number of its restarts at the last count."""
+    """Number of restarts of the incarnation at the last count."""
     restarts_at: tuple[Time, ...] = ()
     """Times of the most recent restarts."""
     broken: str | None = None
-    """The rule that is broken: RestartLoop, NoCheckpoint or MasterSilent."""
+    """The problem that the job has: RestartLoop, NoCheckpoint or MasterSilent."""
     message: str = ""
     """Explanation for users, with the remedy."""
     since: Time | None = None
-    """Time when the rule was first broken, or when the job became healthy."""
+    """Time when the problem began, or when the job became healthy."""
     pod_restarts: int = 0
-    """Number of consecutive restarts of the pods because of a broken rule."""
+    """Number of consecutive restarts of the pods because of a problem."""
     restarted_at: Time | None = None
     """Time of the last restart of the pods."""

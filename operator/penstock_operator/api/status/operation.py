@@ -58,7 +58,7 @@ class Operation(Api):
     job_id: str | None = None
     """Job id of the incarnation that the operator starts."""
     standby: str | None = None
-    """Job id of the incarnation whose pods wait next to the running pods (warm start)."""
+    """Job id of the incarnation whose pods are on standby (upgrade.warmStart)."""
     released: bool = False
     """Whether the incarnation on standby may start, from the state in `restore`."""
     trigger_id: str | None = None
