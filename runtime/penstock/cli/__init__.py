@@ -1,6 +1,6 @@
 """The command line, `penstock`.
 
-    main         the application
+    start        the program; `application` without commands, `main` with all of them
     commands     its commands, one module for each group: run, jobs, savepoint, state, cluster, roles, top
     live         the live view of `top`; `dashboard` draws it
     client       the REST client; `connection` creates it from -m and the environment

@@ -1,4 +1,5 @@
-"""The program `penstock`: it runs a deployed worker directly, and everything else through the command line.
+"""The program `penstock`: it runs a deployed worker directly, and everything else through the command line. It imports only what the
+command needs.
 
 Every pod of every job has a worker process, which only starts an executor and waits. The parser of the command line would be a third of
 its memory, so this module parses the worker's arguments itself. It knows only the form that the operator writes. The command line handles
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 PACKAGES = "PENSTOCK_PACKAGES"
 """Environment variable with folders of packages that a pod has installed for its program. They come last on the import path, and workers
@@ -22,9 +23,7 @@ def main() -> None:
     if arguments is None:
         sys.path.extend(filter(None, os.environ.get(PACKAGES, "").split(os.pathsep)))
         try:
-            from penstock.cli.main import app
-
-            app(prog_name="penstock")
+            _application(sys.argv[1:])(prog_name="penstock")
         except Exception as error:
             from penstock.common.program.extras import missing_package, print_error
 
@@ -46,6 +45,24 @@ def main() -> None:
 
         show_error(error)
         sys.exit(exit_code(error))
+
+
+def _application(arguments: Sequence[str]) -> Callable[..., object]:
+    """Return the application with the command that the arguments name, or with all commands."""
+    command = arguments[0] if arguments else ""
+    if command == "run":
+        from penstock.cli.commands.run import register
+    elif command == "master":
+        from penstock.cli.commands.roles import register
+    else:
+        from penstock.cli.main import app
+
+        return app
+    from penstock.cli.application import new_application
+
+    app = new_application()
+    register(app)
+    return app
 
 
 def worker_arguments(arguments: Sequence[str]) -> tuple[str, int] | None:

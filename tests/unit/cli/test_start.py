@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from penstock.cli import start
+from penstock.cli.main import app
 from penstock.common.errors import ClusterError
 from tests.unit.cli.fake_launch import FakeLaunch
 
@@ -32,6 +35,29 @@ def test_a_worker_that_the_operator_starts_does_not_load_the_command_line(
     monkeypatch.setitem(sys.modules, "penstock.cli.main", None)
     assert run(monkeypatch, *WORKER) == 0
     assert launch.calls == [("run_worker", {"master": "shop-master-1.default.svc:7077", "slots": 2})]
+
+
+def test_a_job_starts_without_the_imports_of_other_commands(tmp_path: Path) -> None:
+    """The client of REST and its models take 0.3 s."""
+    script = tmp_path / "job.py"
+    script.write_text(
+        "import sys; print(sorted({'httpx', 'rich', 'penstock.cli.main', 'penstock.rest.models'} & set(sys.modules)))"
+    )
+    command = [sys.executable, "-m", "penstock.cli", "run", "--in-process", str(script)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ended.stdout == "[]\n", ended.stderr
+
+
+@pytest.mark.parametrize("command", ["run", "master"])
+def test_the_application_of_one_command_has_the_same_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert run(monkeypatch, "penstock", command, "--help") == 0
+    alone = capsys.readouterr().out
+    assert "Usage: penstock" in alone
+    with pytest.raises(SystemExit):
+        app([command, "--help"], prog_name="penstock")
+    assert capsys.readouterr().out == alone
 
 
 def test_other_arguments_start_the_command_line(

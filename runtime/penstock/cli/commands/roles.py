@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from penstock.cli.application import OPTIONS_FIRST
 from penstock.cli.configuration import Definitions, parse_definitions, split_definitions
 from penstock.cli.engine import launcher, worker_launcher
 from penstock.cli.errors import UsageError
@@ -68,6 +69,14 @@ class SpreadCommand(TyperCommand):
                 remedy=f"penstock {ctx.info_name} --entry {program}{start}",
             )
         return super().parse_args(ctx, spread(args, UIDS_OPTIONS))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the application."""
+    app.command("check", cls=SpreadCommand, context_settings=OPTIONS_FIRST)(check)
+    app.command("master", cls=SpreadCommand, context_settings=OPTIONS_FIRST)(master)
+    app.command("session")(session)
+    app.command("worker")(worker)
 
 
 def _check_one_start(options: Mapping[str, object]) -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.application import OPTIONS_FIRST
 from penstock.cli.configuration import Definitions, parse_definitions
 from penstock.cli.connection import DEFAULT_MASTER
 from penstock.cli.engine import launcher
@@ -27,6 +28,11 @@ _SHOWN_LOG_LINES = 25
 _FOLDERS = "penstock-run-"
 _KEPT_FOLDERS = 5
 """Number of folders of ended detached runs that keep their logs."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command("run", context_settings=OPTIONS_FIRST)(run)
 
 
 def run(

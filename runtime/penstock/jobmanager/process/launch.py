@@ -11,16 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from penstock.checkpoint.files.layout import parse_checkpoint_folder
-from penstock.checkpoint.files.manifest import Manifest
-from penstock.checkpoint.recovery.restore import plan_restore
-from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
-from penstock.checkpoint.store.object_store import join_url, normalize_url
-from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 from penstock.common.config import options
-from penstock.common.config.memory import shortages
 from penstock.common.configuration import (
     Configuration,
     load_configuration,
@@ -39,24 +32,16 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.program.user_frames import user_place
 from penstock.graph.executor import Executor, executing_on
-from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
-from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.jobmanager.job.checkpoints import operator_infos
-from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.settings import JobSettings, object_store_options
-from penstock.jobmanager.process.agreed import spark_secret
-from penstock.jobmanager.process.dev.supervisor import DevProgram, develop
-from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
-from penstock.jobmanager.process.master.master_process import run_master_process, suspend
-from penstock.jobmanager.process.master.session_cluster import run_session_cluster
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor, LocalClusterProvider
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.process.session.termination import Terminated, ending_on_sigterm
-from penstock.jobmanager.validation.declared_state import check_declared_states, check_stored_states, unseen_states
-from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
-from penstock.jobmanager.validation.sink_settings import check_borders
-from penstock.jobmanager.validation.state_meaning import check_state_meaning
+
+# A function imports the modules that only it needs, so that `penstock run` starts quickly.
+if TYPE_CHECKING:
+    from penstock.checkpoint.files.manifest import Manifest
+    from penstock.graph.job_graph import JobGraph
+    from penstock.jobmanager.job.job_master import JobMaster
 
 CHECK_STORAGE_SECONDS = 20.0
 """Time in seconds for which a check retries writes to storage that does not respond."""
@@ -97,6 +82,8 @@ def run_script(
     except BaseException as error:
         sys.last_value = error  # as Python does after an error, so that the missing execute() is no second message
         if isinstance(error, Terminated):
+            from penstock.jobmanager.process.master.master_process import suspend
+
             suspend(session)
         raise
     finally:
@@ -119,6 +106,7 @@ def run_dev(
 
     import penstock.jobmanager.process.session.gateway
     import penstock.rest.server  # noqa: F401  every run needs them, so import them once
+    from penstock.jobmanager.process.dev.supervisor import DevProgram, develop
 
     develop(DevProgram(script, command_line(configuration, parallelism), run, show, say))
 
@@ -160,6 +148,10 @@ def run_master(
     configuration: Mapping[str, str],
 ) -> int:
     """Run as the JobManager of one job until it ends. Return the exit code (0 means finished or cancelled)."""
+    from penstock.jobmanager.process.agreed import spark_secret
+    from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
+    from penstock.jobmanager.process.master.master_process import run_master_process
+
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     spark_secret(settings)  # fail now, and not when the first job needs the cluster
     submit = SubmitOptions(
@@ -180,6 +172,10 @@ def run_master(
 
 def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
     """Run as a session cluster until the process receives a stop signal. Return the exit code."""
+    from penstock.jobmanager.process.agreed import spark_secret
+    from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
+    from penstock.jobmanager.process.master.session_cluster import run_session_cluster
+
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     if local:
         return run_session_cluster(LocalClusterProvider(), settings)
@@ -203,6 +199,8 @@ def check(
     The storage check is first. A program may access the storage with the same keys while it builds the graph, and would then fail with a
     less helpful message.
     """
+    from penstock.jobmanager.job.settings import object_store_options
+
     collector = _Collector()
     beside = _Comparison()
     try:
@@ -249,6 +247,12 @@ def _check_against(
     beside: _Comparison,
 ) -> dict[str, str] | None:
     """Return the reason why the snapshot cannot be restored into the graph, or None if none was found. Add other results to `beside`."""
+    from penstock.checkpoint.recovery.restore import plan_restore
+    from penstock.jobmanager.job.checkpoints import operator_infos
+    from penstock.jobmanager.validation.declared_state import check_stored_states, unseen_states
+    from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
+    from penstock.jobmanager.validation.state_meaning import check_state_meaning
+
     if graph is None or against is None:
         return None
     try:
@@ -268,6 +272,9 @@ def _check_against(
 
 def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the reason why the checkpoint or savepoint directory is not writable, or None if it is writable or not configured."""
+    from penstock.checkpoint.store.object_store import join_url, normalize_url
+    from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
+
     for option in (options.CHECKPOINT_DIRECTORY, options.SAVEPOINT_DIRECTORY):
         folder = settings.get(option)
         if folder is None:
@@ -285,6 +292,9 @@ def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[s
 
 def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
     """Return the manifest. If newer checkpoints of a running job have replaced the given one, return the newest."""
+    from penstock.checkpoint.files.layout import parse_checkpoint_folder
+    from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
+
     try:
         return resolve(against, stores, check_files=False).manifest
     except SnapshotNotFound:
@@ -313,6 +323,8 @@ def _problem(error: PenstockError) -> dict[str, str]:
 
 def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:
     """Return warnings for containers that this job would exceed. The limits are known if the operator has written them to the settings."""
+    from penstock.common.config.memory import shortages
+
     graph = collector.graph
     found = [] if graph is None else shortages(collector.settings, graph.levels, state_bytes // graph.slots)
     return [{"code": "MEMORY_TIGHT", "message": short.message, "remedy": short.remedy} for short in found]
@@ -330,6 +342,11 @@ class _Collector:
         self.settings = Configuration()
 
     def _build(self, program: Program) -> None:
+        from penstock.graph.stream_graph import JobGraphBuilder
+        from penstock.jobmanager.job.settings import JobSettings
+        from penstock.jobmanager.validation.declared_state import check_declared_states
+        from penstock.jobmanager.validation.sink_settings import check_borders
+
         conf = self.settings = program.settings()
         self.graph = JobGraphBuilder(
             program.transformations,

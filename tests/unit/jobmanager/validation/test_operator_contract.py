@@ -16,9 +16,8 @@ import httpx
 import pytest
 
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.process import launch
 from penstock.jobmanager.process.launch import run_script_on
-from penstock.jobmanager.process.master import master_process
+from penstock.jobmanager.process.master import master_cluster, master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock_operator.api.limits.own_identity import OwnIdentity
@@ -226,7 +225,7 @@ class Begun(InProcess):
 
 def penstock_master(monkeypatch: pytest.MonkeyPatch, folder: Path, *way: str, checkpoints: str) -> int:
     """Run the command with a real program and real storage, without Spark, and return its exit code."""
-    monkeypatch.setattr(launch, "MasterClusterProvider", Begun)
+    monkeypatch.setattr(master_cluster, "MasterClusterProvider", Begun)
     (folder / "secret").write_text("0123456789abcdef" * 4)
     script = folder / "job.py"
     script.write_text(PROGRAM.replace("OUTPUT", repr(f"file://{folder}/output")))
