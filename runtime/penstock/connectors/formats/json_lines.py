@@ -51,7 +51,7 @@ class JsonLinesFormat(StreamFormat):
 
     Args:
         fields: the record type (see `formats.shape`), or None for any JSON values in their Python types.
-        record: another form for the same fields: "tuple" (the fastest), "dict" or "row".
+        record: another form for the same fields: "tuple", "dict" or "row".
         on_error: "fail" or "side-output" (to `error_tag`).
     >>> decode = JsonLinesFormat({"id": str, "celsius": float | None}, record="tuple").decoder(b"")
     >>> decode(b'{"id":"a","celsius":1.5,"x":0}\n{"id":"b"}\n').rows().values

@@ -8,7 +8,7 @@ A shape is made from one of these declarations:
     tuple[str, float], Types.TUPLE([...])                records are tuples; the fields are called f0, f1, …
     a pyarrow Schema                                     records are dicts
 
-`record="tuple"`, `"dict"` or `"row"` selects another form of the same fields. Tuples are the fastest.
+`record="tuple"`, `"dict"` or `"row"` selects another form of the same fields.
 """
 
 from __future__ import annotations
