@@ -1,4 +1,4 @@
-"""Group the clicks of each user into sessions, and rank the three sessions with the most clicks of each hour.
+"""Group each user's clicks into sessions, and rank the three with the most clicks of each hour.
 
 python job.py
 """
