@@ -32,8 +32,9 @@ import yaml
 from penstock.cli.client import RestClient
 from penstock.cli.live import LiveView
 from penstock.jobmanager.cluster.local_cluster import LocalCluster
-from penstock.jobmanager.process.launch import command_line, run_script_on
+from penstock.jobmanager.process.launch import command_line
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor
+from penstock.jobmanager.process.session.entry import run_script_on
 from tools.servers.s3 import S3Server
 
 ROOT = Path(__file__).resolve().parent.parent

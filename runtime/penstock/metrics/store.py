@@ -15,11 +15,13 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Mapping  # reports are decoded with these types at run time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from penstock.metrics.key import MetricKey
 from penstock.metrics.loads import SubtaskLoad
+from penstock.metrics.metricbase import Scalar
 from penstock.metrics.reading import (
     AnyReading,
     JobManagerScope,
@@ -33,9 +35,7 @@ from penstock.metrics.reading import (
 from penstock.metrics.series import RECENT_SECONDS, SubtaskSeries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
-
-    from penstock.metrics.metricbase import Scalar
+    from collections.abc import Callable, Collection, Iterable
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.dashboard import dashboard_routes, state_routes
 from penstock.rest.routes.edges import edge_routes
+from penstock.rest.routes.jars import jar_routes
 from penstock.rest.routes.jobs import job_routes
 from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from penstock.rest.auth import TokenFile
-    from penstock.rest.gateway import ClusterGateway, Programs
+    from penstock.rest.gateway import ClusterGateway, Jars, Programs
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ def create_app(
     reader: TokenFile | None = None,
     closing: threading.Event | None = None,
     programs: Programs | None = None,
+    jars: Jars | None = None,
 ) -> FastAPI:
     """Return the application for a gateway. If a token is given, every path except the probes and the page requires it.
 
@@ -71,6 +73,7 @@ def create_app(
         reader: token that permits only reading.
         closing: event that is set when the server stops. It ends endless responses.
         programs: receiver of programs in a session cluster. None means that programs are not accepted.
+        jars: programs that clients upload to a session cluster. None means that uploads are not accepted.
     """
     access = Access(token, reader)
     app = FastAPI(
@@ -104,6 +107,8 @@ def create_app(
     api.include_router(live_routes(gateway, closing or threading.Event()))
     if programs is not None:
         api.include_router(program_routes(programs))
+    if jars is not None:
+        api.include_router(jar_routes(jars))
     app.include_router(api, responses=_FAILURES)
     app.include_router(api, prefix="/v1", include_in_schema=False)
     app.include_router(session_routes(access))

@@ -16,11 +16,15 @@ MAX_BODY_BYTES = 64 << 10
 MAX_TOKEN_BODY_BYTES = 4 << 10
 PROGRAM_BYTES = 256 << 20
 """Maximum size in bytes of a program for a session cluster, with the values of its collections. It is read only after authentication."""
+UPLOAD_BYTES = (512 << 20) + (64 << 10)
+"""Maximum size in bytes of a form with a program for a session cluster. Starlette keeps large files on disk."""
 _LIMITS = {
     "/login": MAX_TOKEN_BODY_BYTES,
     "/logout": MAX_TOKEN_BODY_BYTES,
     "/programs": PROGRAM_BYTES + 1,
     "/v1/programs": PROGRAM_BYTES + 1,
+    "/jars/upload": UPLOAD_BYTES,
+    "/v1/jars/upload": UPLOAD_BYTES,
 }
 
 

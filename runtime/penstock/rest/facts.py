@@ -373,3 +373,29 @@ class Operation:
     checkpoint_id: int | None = None
     failure: str = ""
     failure_class: str = ""
+
+
+@dataclass(frozen=True)
+class Jar:
+    """Program that a client has uploaded to a session cluster. `uploaded`: ms since the epoch."""
+
+    id: str
+    name: str
+    uploaded: int
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """Start of an uploaded program.
+
+    `entry`: `FILE.py` or `module:function`. Empty means the only module, `job.py` or `main.py`. `allow_non_restored`: uids of operators whose
+    state may be dropped, or True for any.
+    """
+
+    entry: str = ""
+    args: Sequence[str] = ()
+    parallelism: int | None = None
+    savepoint_path: str = ""
+    allow_non_restored: bool | list[str] = False
+    job_id: str = ""
+    configuration: Mapping[str, str] = field(default_factory=dict)

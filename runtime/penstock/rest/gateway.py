@@ -40,6 +40,36 @@ class Programs(Protocol):
         ...
 
 
+class Jars(Protocol):
+    """Programs that clients upload to a session cluster and start. The name is that of Flink's paths; a program is Python code."""
+
+    def upload(self, name: str, content: bytes) -> facts.Jar:
+        """Store a program.
+
+        Raises:
+            InvalidJob: the file is not a program, or it is too large.
+        """
+        ...
+
+    def jars(self) -> Sequence[facts.Jar]: ...
+
+    def delete(self, jar_id: str) -> None:
+        """Delete a program. Raise `Conflict` if it is running."""
+        ...
+
+    def run(self, jar_id: str, request: facts.RunRequest) -> str:
+        """Start a program. Wait until its first job is accepted, and return the job's id."""
+        ...
+
+    def plan(self, jar_id: str, request: facts.RunRequest) -> Mapping[str, object]:
+        """Return the graph of the program's first job, without running it."""
+        ...
+
+    def output(self, job_id: str, start: int, most: int) -> LogPart:
+        """Return a part of the output of a job's program, as `ClusterGateway.read_log` does. Raise `NotFound` if it is not kept."""
+        ...
+
+
 class ClusterGateway(Protocol):
     """Methods of the engine for REST.
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Sequence
 
-    from penstock.rest.gateway import ClusterGateway, Programs
+    from penstock.rest.gateway import ClusterGateway, Jars, Programs
 
 START_SECONDS = 15.0
 _TICK_S = 1.0
@@ -48,6 +48,7 @@ class RestServer:
         programs: receiver of programs in a session cluster.
         connections: limits of its connections. None means the default limits.
         tls: certificate and key. None means that the server uses plain HTTP.
+        jars: programs that clients upload to a session cluster.
 
     Raises:
         ClusterError: the token file cannot be read.
@@ -65,6 +66,7 @@ class RestServer:
         programs: Programs | None = None,
         connections: Connections | None = None,
         tls: TlsFiles | None = None,
+        jars: Jars | None = None,
     ) -> None:
         self.host = host
         self.address = host
@@ -74,7 +76,9 @@ class RestServer:
         hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
         reader = None if reader_token_file is None else TokenFile(reader_token_file)
         self._closing = threading.Event()
-        self._app = create_app(gateway, token, hosts, reader=reader, closing=self._closing, programs=programs)
+        self._app = create_app(
+            gateway, token, hosts, reader=reader, closing=self._closing, programs=programs, jars=jars
+        )
         self._connections = connections or Connections()
         self._tls = None if tls is None else RenewedContext(tls)
         self._server: _Server | None = None

@@ -26,6 +26,7 @@ from penstock.common.folders.working_folder import work_in
 from penstock.common.logs.log_format import Place
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.common.program.bundle import Bundle
 from penstock.common.program.user_frames import user_line
 from penstock.functions.operator_context import Clock, SystemClock
 from penstock.graph.job_graph import JobGraph
@@ -88,6 +89,8 @@ class TaskSettings(msgspec.Struct):
     """See `taskmanager.watching.latency`."""
     python_path: list[str] = []
     """Search path of the program's modules."""
+    bundle: Bundle | None = None
+    """Bundle with the program's code and packages, which this machine may not have yet."""
     working_folder: str = ""
     """Folder with links to the program's archives, in which functions work; empty means no archives."""
     task_managers: list[str] = []
@@ -244,6 +247,8 @@ def _shared_memory(size: int, write_buffer_ratio: float) -> SlotMemory:
 
 _SLOTS: dict[tuple[str, int], _Slot] = {}
 _MODULES = UserModules()
+serves_once = False
+"""Whether this process ends after its current task."""
 
 
 def _all_tasks() -> list[LevelTask]:
@@ -257,6 +262,15 @@ def _configure_process() -> None:
     gc.set_threshold(GC_ALLOCATIONS, 20, 100)
     _publish_main_classes()
     serve_stacks(_all_tasks)
+
+
+def _serve_once(*, after_this_task: bool) -> None:
+    """Let this process end after its task, because other jobs cannot use it: it has loaded modules of a program's bundle.
+
+    Tasks of the batched runner leave state in the process, so it ends when they are closed.
+    """
+    global serves_once
+    serves_once = serves_once or after_this_task
 
 
 def _publish_main_classes() -> None:
@@ -280,6 +294,7 @@ def run_level(
     *,
     clock: Clock | None = None,
     slots: dict[tuple[str, int], _Slot] | None = None,
+    bundle: Callable[[], bytes] = bytes,
 ) -> Iterator[Row]:
     """Run one level in one slot: one epoch of the batched runner, or all epochs of an attempt of the pipelined runner.
 
@@ -288,6 +303,7 @@ def run_level(
         rows: see `taskmanager.level`.
         clock: a clock for tests; None for the machine's clock.
         slots: registry to use instead of the process's registry (several slots of one test in one process).
+        bundle: returns the content of the program's bundle.
     """
     received = join_segments(rows)
     arriving = rows if isinstance(rows, ArrivingRows) else None
@@ -307,12 +323,16 @@ def run_level(
     if slots is None:
         place = Place(job_id, settings.job_name, attempt, slot)
         configure_task_log(settings.log, Redaction.of({}, settings.control_token, *settings.secrets), place)
-        _MODULES.serve(job_id, settings.python_path)
+        if settings.bundle is None:
+            _MODULES.serve(job_id, settings.python_path)
     else:
         settings.from_local = False  # only this job uses the process, so no later attempt could find the copies
     control = _connect(settings, level, slot) if settings.control_address else None
     watchdog = None if slots is not None else Watchdog(_reporter(settings, level, slot, control), settings.step_limits)
     try:
+        if settings.bundle is not None:
+            _MODULES.serve(job_id, settings.bundle.path_here(settings.python_path, bundle))
+            _serve_once(after_this_task=control is not None)
         if slots is None:
             if control is not None or not registry:  # else the process already works in the job's folder
                 _enter_working_folder(settings, slot)
@@ -430,8 +450,11 @@ class LevelFunction:
     last level leave without a slot.
     """
 
-    def __init__(self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool) -> None:
+    def __init__(
+        self, payload: Any, job_id: str, attempt: int, level: int, *, is_last: bool, bundle: Any = None
+    ) -> None:
         self.payload = payload
+        self.bundle = bundle
         self.job_id = job_id
         self.attempt = attempt
         self.level = level
@@ -445,6 +468,7 @@ class LevelFunction:
             self.level,
             partition,
             rows,
+            bundle=lambda: bytes(self.bundle.value),
         )
         if self.is_last:
             for _, row in out:
@@ -475,6 +499,7 @@ class CloseFunction:
         if slot_state is not None and slot_state.settings.attempt == self.attempt:
             del _SLOTS[self.job_id, partition]
             ack.failure = slot_state.close()
+            _serve_once(after_this_task=slot_state.settings.bundle is not None)
             if not _SLOTS:
                 work_in("")
         yield bytes((ACK,)) + encode_ack(ack)

@@ -250,13 +250,19 @@ def without_traceback(worker: Callable[..., int]) -> Callable[..., int]:
     """Return PySpark's `worker` as a function that ends silently if the JVM has already closed the task's socket.
 
     The JVM closes it at the end of a job. PySpark then prints a traceback, which the console shows as output of the program.
+    A worker that no other job may use ends here. The JVM sees that an idle worker has ended, and takes another one.
     """
 
     def serve(*arguments: Any) -> int:
         try:
-            return worker(*arguments)
+            code = worker(*arguments)
         except (BrokenPipeError, ConnectionResetError):
             return 1
+        if getattr(sys.modules.get("penstock.taskmanager.worker"), "serves_once", False):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(0)
+        return code
 
     return serve
 

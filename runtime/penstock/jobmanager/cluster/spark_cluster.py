@@ -33,7 +33,8 @@ from penstock.jobmanager.cluster.jvm import classes as jvm_package
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.slot_pool import SlotPool
-from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS, ExecutorInfo, Slot, slots_of
+from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS, ExecutorInfo, slots_of
+from penstock.jobmanager.cluster.spark_access import Driver, SparkAccess
 from penstock.jobmanager.cluster.spark_settings import (
     HEAP,
     ClusterConfig,
@@ -42,17 +43,13 @@ from penstock.jobmanager.cluster.spark_settings import (
     is_startup_setting,
     spark_settings,
 )
-from penstock.jobmanager.cluster.spark_sql import SparkSql
 from penstock.jobmanager.cluster.task_managers import Worker
-from penstock.jobmanager.failover.crash import TaskEnd
 from penstock.taskmanager.local_state.folders import LOCAL_DIR
 
 _EMBEDDED_EXECUTOR = "driver"
 """Spark's name for the executor in the driver's JVM."""
 EMBEDDED_MEMBER = "worker-0"
 """TaskManager of a cluster whose tasks run in the driver's JVM."""
-_MAX_TASKS = 4096
-"""Maximum number of tasks of a stage, which has one task for each slot of its job."""
 _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
 """Number of characters to show of the output of a JVM that failed to start."""
@@ -61,11 +58,14 @@ LAST_OUTPUT_S = 1.0
 logger = logging.getLogger(__name__)
 
 
-class SparkCluster:
+class SparkCluster(SparkAccess):
     """SparkContext of one JobManager, and the executors that run for it."""
 
+    registry: Registry
+    slots: SlotPool
+
     def __init__(self, config: ClusterConfig) -> None:
-        self.config = config
+        super().__init__(config)
         if HEAP in config.extra_conf:
             logger.warning(
                 "%s=%s has no effect: set %s for the heap of executors, in MiB",
@@ -82,21 +82,12 @@ class SparkCluster:
         self.credentials = Credentials.create(config.secret, self._private_dir)
         self.output = ExecutorOutput(config.local_dir, EMBEDDED_MEMBER, config.log, config.redaction)
         """Output of Python workers. If tasks run in the driver's JVM, it also contains the output of the JVM."""
-        self.context: Any = None
         self.registry = Registry()
-        """Registry of the TaskManagers."""
         self.embedded_slots = 0
         """Number of slots, set by the owner, of a cluster whose tasks run in the driver's JVM."""
         self._copying: threading.Thread | None = None
         self._launch: Launch | None = None
-        self._epochs: Any = None
-        self._executors: Any = None
-        self._manager: Any = None
-        self._failures: Any = None
         self.slots = SlotPool()
-        """Assignment of slots to jobs, by id (see `slots.Slot`)."""
-        self.sql = SparkSql(self)
-        """DataFrames on this cluster."""
 
     def start(self) -> None:
         """Start the JVM and the SparkContext.
@@ -143,12 +134,7 @@ class SparkCluster:
             conf.set(key, value)
         self.context = SparkContext(gateway=gateway, conf=conf)
         self.context.setLogLevel("OFF")
-        self._gateway = gateway
-        self._epochs = jvm_package.load(gateway, "penstock.Epoch")
-        self._executors = jvm_package.load(gateway, "penstock.Executors")
-        self._manager = jvm_package.load(gateway, "penstock.SlotCluster")
-        self._failures = jvm_package.load(gateway, "penstock.TaskFailures")
-        self._readings = jvm_package.load(gateway, "penstock.Readings")
+        self.load(gateway)
         for listener in (self._executors, self._failures):
             self.context._jsc.sc().addSparkListener(listener)
         if not self.config.embedded:
@@ -181,10 +167,6 @@ class SparkCluster:
             python=self.config.python,
             library_path=settings.get("spark.executor.extraLibraryPath", ""),
         )
-
-    def readings(self) -> str:
-        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. Empty means that it does not run."""
-        return "" if self.context is None else str(self._readings.text())
 
     def launch(self) -> Launch:
         """Return the settings of a new executor that a TaskManager starts."""
@@ -229,7 +211,6 @@ class SparkCluster:
         }
 
     def executors(self) -> list[ExecutorInfo]:
-        """Return the registered executors, by id."""
         if self.config.embedded:
             return [ExecutorInfo(_EMBEDDED_EXECUTOR, self.config.host, 0, self.embedded_slots)]
         found = []
@@ -238,12 +219,7 @@ class SparkCluster:
             found.append(ExecutorInfo(executor_id, host, int(port), int(cores) // MAX_PIPELINED_LEVELS))
         return sorted(found, key=lambda e: int(e.id) if e.id.isdigit() else -1)
 
-    def all_slots(self) -> dict[str, Slot]:
-        """Return the slots of the registered executors, by id."""
-        return slots_of(self.executors())
-
     def workers(self) -> list[Worker]:
-        """Return the connected TaskManagers, each with the slots that can take a task."""
         executors = {executor.id: executor for executor in self.executors()}
         found = []
         for member in self.registry.members():
@@ -263,61 +239,10 @@ class SparkCluster:
         """Remove an executor that has ended. If its machine is lost, the driver would notice it only later."""
         self._manager.remove(self.context._jsc.sc(), executor_id, reason)
 
-    def wait_for_slots(self, count: int, timeout_s: float) -> dict[str, Slot]:
-        """Wait until `count` slots exist, at most `timeout_s` seconds. Return the existing slots."""
-        deadline = time.monotonic() + timeout_s
-        while True:
-            slots = self.all_slots()
-            if len(slots) >= count or time.monotonic() > deadline:
-                return slots
-            time.sleep(0.1)
-
-    def run_epoch(
-        self, commands: bytes, placement: list[Slot], functions: Any, *, job_id: str, pipelined: bool, group: str
-    ) -> bytes:
-        """Run an epoch as one Spark job. See `jvm/Epoch.java`."""
-        context = self.context._jsc.sc()
-        locations = self._strings([slot.executor.location for slot in placement])
-        slots = self._strings([slot.id for slot in placement])
-        rows = self._epochs.run(context, bytearray(commands), locations, slots, functions, job_id, pipelined, group)
-        return bytes(rows)
-
-    def release_workers(self, job_id: str, locations: list[str]) -> None:
-        """Allow executors to end the Python workers of the job. See `jvm/HeldWorkers.java`. The call does not wait."""
-        self._epochs.release(self.context._jsc.sc(), self._strings(locations), job_id)
-
-    def _strings(self, values: list[str]) -> Any:
-        array = self._gateway.new_array(self._gateway.jvm.java.lang.String, len(values))
-        for index, value in enumerate(values):
-            array[index] = value
-        return array
-
-    def new_function_array(self, functions: list[Any]) -> Any:
-        array = self._gateway.new_array(self._gateway.jvm.org.apache.spark.api.python.PythonFunction, len(functions))
-        for index, function in enumerate(functions):
-            array[index] = function
-        return array
-
-    def running_tasks(self, group: str) -> list[tuple[int, int]]:
-        """Return partition and stage (counted from 0 within its job) of the running tasks of this group's job."""
-        tracker, store = self.context.statusTracker(), self.context._jsc.sc().statusStore()
-        found = []
-        for job_id in tracker.getJobIdsForGroup(group):
-            job = tracker.getJobInfo(job_id)
-            for level, stage_id in enumerate(sorted(job.stageIds) if job is not None else ()):
-                tasks = store.taskList(stage_id, 0, _MAX_TASKS)
-                for index in range(tasks.size()):
-                    task = tasks.apply(index)
-                    if task.status() == "RUNNING":
-                        found.append((int(task.index()), level))
-        return sorted(found)
-
-    def failures(self, group: str) -> list[TaskEnd]:
-        """Return the failures of the tasks of this group's jobs that Spark has reported so far."""
-        return [TaskEnd.parse(lines) for lines in self._failures.of(group)]
-
-    def cancel(self, group: str) -> None:
-        self.context.cancelJobGroup(group)
+    def driver(self) -> Driver:
+        """Return the driver, for other processes of this machine."""
+        parameters, config = self._gateway.java_parameters, self.config
+        return Driver(parameters.port, parameters.auth_token, config.host, config.python, config.local_dir)
 
     @property
     def driver_pid(self) -> int:

@@ -86,6 +86,7 @@ class JobParts:
             step_limits=settings.step_limits,
             python_path=settings.python_path,
             working_folder=settings.working_folder,
+            bundle=settings.bundle,
             log=settings.log,
             secrets=[secret for key, value in settings.configuration.items() for secret in secrets_in(key, value)],
             **runner.task_settings,

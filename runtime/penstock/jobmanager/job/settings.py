@@ -13,6 +13,7 @@ from penstock.common.config import options
 from penstock.common.config.memory import task_manager_memory
 from penstock.common.configuration import Configuration
 from penstock.common.logs.log_settings import LogSettings
+from penstock.common.program.bundle import Bundle
 from penstock.common.restart_strategy import restart_strategy_of
 from penstock.jobmanager.failover.restart_strategies import RestartStrategy, create_restart_strategy
 from penstock.metrics.scope import ScopeFormats
@@ -82,6 +83,8 @@ class JobSettings:
     """Directories and files with the program's modules, for the Python workers."""
     working_folder: str = ""
     """Directory with links to the program's archives, for the working directory of functions. It is empty without archives."""
+    bundle: Bundle | None = None
+    """Bundle with the program's code, which its workers fetch. None means that they have the code."""
 
     @property
     def checkpointing(self) -> bool:

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import runpy
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.config import options
 from penstock.common.configuration import (
     Configuration,
     load_configuration,
-    reset_command_line,
-    set_command_line,
 )
 from penstock.common.errors import (
     InvalidJob,
@@ -27,13 +20,11 @@ from penstock.common.errors import (
     StorageError,
     StorageRefused,
 )
-from penstock.common.job_client import JobClient
-from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.program.user_frames import user_place
-from penstock.graph.executor import Executor, executing_on
-from penstock.graph.program import Program
+from penstock.graph.executor import Executor
 from penstock.jobmanager.process.session.embedded import EmbeddedExecutor, LocalClusterProvider
+from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector, run_script_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.process.session.termination import Terminated, ending_on_sigterm
 
@@ -111,21 +102,6 @@ def run_dev(
     develop(DevProgram(script, command_line(configuration, parallelism), run, show, say))
 
 
-def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
-    """Run a program in this process as `__main__`. Its jobs go to the executor.
-
-    Args:
-        entry: `script.py` or `package.module:function`.
-        settings: settings of the command line. The program's settings override them.
-    """
-    token = set_command_line(settings)
-    try:
-        with executing_on(executor):
-            _run_entry(entry, args)
-    finally:
-        reset_command_line(token)
-
-
 def command_line(configuration: Mapping[str, str], parallelism: int | None) -> dict[str, str]:
     """Return `-D` and `-p` as settings."""
     settings = dict(configuration)
@@ -201,7 +177,7 @@ def check(
     """
     from penstock.jobmanager.job.settings import object_store_options
 
-    collector = _Collector()
+    collector = GraphCollector()
     beside = _Comparison()
     try:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
@@ -210,7 +186,7 @@ def check(
         if problem is None:
             run_script_on(collector, entry, args, command_line(configuration, parallelism))
             raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
-    except _Built:
+    except GraphBuilt:
         problem = _check_against(collector.graph, against, allow_non_restored_state, stores, beside)
     except PenstockError as error:
         problem = _problem(error)
@@ -321,88 +297,10 @@ def _problem(error: PenstockError) -> dict[str, str]:
     }
 
 
-def _memory_warnings(collector: _Collector, state_bytes: int) -> list[dict[str, str]]:
+def _memory_warnings(collector: GraphCollector, state_bytes: int) -> list[dict[str, str]]:
     """Return warnings for containers that this job would exceed. The limits are known if the operator has written them to the settings."""
     from penstock.common.config.memory import shortages
 
     graph = collector.graph
     found = [] if graph is None else shortages(collector.settings, graph.levels, state_bytes // graph.slots)
     return [{"code": "MEMORY_TIGHT", "message": short.message, "remedy": short.remedy} for short in found]
-
-
-class _Built(BaseException):
-    """Signal that the program has reached execute(), so its graph is complete. It is not an Exception, because programs catch those."""
-
-
-class _Collector:
-    """Executor that builds the graph of the first program and then stops the program."""
-
-    def __init__(self) -> None:
-        self.graph: JobGraph | None = None
-        self.settings = Configuration()
-
-    def _build(self, program: Program) -> None:
-        from penstock.graph.stream_graph import JobGraphBuilder
-        from penstock.jobmanager.job.settings import JobSettings
-        from penstock.jobmanager.validation.declared_state import check_declared_states
-        from penstock.jobmanager.validation.sink_settings import check_borders
-
-        conf = self.settings = program.settings()
-        self.graph = JobGraphBuilder(
-            program.transformations,
-            name=program.name,
-            parallelism=program.parallelism,
-            max_parallelism=program.max_parallelism,
-            chaining=conf.get(options.OPERATOR_CHAINING),
-            job_parameters=program.global_job_parameters,
-            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
-            mode=conf.get(options.RUNTIME_MODE),
-        ).build()
-        check_declared_states(self.graph)
-        check_borders(self.graph, JobSettings.from_configuration(conf.to_dict()).checkpoint_interval_ms)
-        raise _Built
-
-    def execute(self, program: Program) -> JobExecutionResult:
-        self._build(program)
-        raise AssertionError("unreachable")
-
-    def execute_async(self, program: Program) -> JobClient:
-        self._build(program)
-        raise AssertionError("unreachable")
-
-    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
-        self._build(program)
-        raise AssertionError("unreachable")
-
-
-def _run_entry(entry: str, args: Sequence[str]) -> None:
-    """Run `script.py` as `__main__`, or call `package.module:function`."""
-    with _arguments([entry, *args]):
-        if entry.endswith(".py") or os.sep in entry:
-            path = Path(entry)
-            if not path.is_file():
-                raise InvalidJob(f"the program {entry} does not exist", remedy="pass the path of the job's file")
-            sys.path.insert(0, str(path.resolve().parent))
-            runpy.run_path(str(path), run_name="__main__")
-            return
-        module_name, _, function = entry.partition(":")
-        try:
-            module = import_module(module_name)
-        except ModuleNotFoundError as error:
-            raise InvalidJob(
-                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="add the module to the image"
-            ) from error
-        target = getattr(module, function or "main", None)
-        if not callable(target):
-            raise InvalidJob(f"{module_name} has no function {function or 'main'!r}", remedy="write module:function")
-        target()
-
-
-@contextmanager
-def _arguments(argv: list[str]) -> Iterator[None]:
-    before = sys.argv
-    sys.argv = argv
-    try:
-        yield
-    finally:
-        sys.argv = before

@@ -13,7 +13,7 @@ import time
 
 from penstock.common.errors import EpochFailed, PenstockError
 from penstock.jobmanager.cluster.slots import MAX_PIPELINED_LEVELS
-from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_access import SparkAccess
 from penstock.jobmanager.failover.failures import JobFailed
 from penstock.jobmanager.runners.live_look_ups import LiveLookUps, Place
 from penstock.jobmanager.runners.runner import WATCH_S, Attempt, Watch, unwatched
@@ -44,7 +44,7 @@ class PipelinedRunner(SparkRunner):
 
     streaming = True
 
-    def __init__(self, cluster: SparkCluster) -> None:
+    def __init__(self, cluster: SparkAccess) -> None:
         self._frames: queue.SimpleQueue[LevelAck | Hello] = queue.SimpleQueue()
         super().__init__(cluster)
         self._job: threading.Thread | None = None
@@ -258,7 +258,7 @@ def _is_same(one: TaskFailure, other: TaskFailure) -> bool:
     return (one.kind, one.uid, one.location) == (other.kind, other.uid, other.location)
 
 
-def create_runner(cluster: SparkCluster, *, pipelined: bool, levels: int) -> SparkRunner:
+def create_runner(cluster: SparkAccess, *, pipelined: bool, levels: int) -> SparkRunner:
     """Return the runner that a job selects. A job with more levels than a slot has cores gets the batched runner."""
     if pipelined and levels <= MAX_PIPELINED_LEVELS:
         return PipelinedRunner(cluster)

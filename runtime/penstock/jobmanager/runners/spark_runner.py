@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, wait
+from pathlib import Path
 from typing import Any
 
 from pyspark.core.rdd import _wrap_function
@@ -25,7 +26,7 @@ from pyspark.serializers import NoOpSerializer
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.cluster.embedded_cluster import MAX_SLOTS
 from penstock.jobmanager.cluster.slots import Slot
-from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_access import SparkAccess
 from penstock.jobmanager.coordinators.work_thread import WorkThread
 from penstock.jobmanager.failover.crash import MemoryKill, crash_of, epoch_lost
 from penstock.jobmanager.failover.failures import JobFailed
@@ -76,7 +77,7 @@ class SparkRunner:
     """Whether rows flow between two calls of `run_epoch`."""
     look_ups: LiveLookUps | None = None
 
-    def __init__(self, cluster: SparkCluster) -> None:
+    def __init__(self, cluster: SparkAccess) -> None:
         self._cluster = cluster
         self.spark = cluster.sql
         self._server = ControlServer(cluster.config.host, self._on_frame, self._on_gone)
@@ -97,6 +98,9 @@ class SparkRunner:
         self._task_managers: list[str] = []
         self._functions: Any = None
         self._broadcast: Any = None
+        self.bundle: Path | None = None
+        """Bundle of the program, which its workers need. None means that they have the code of the program."""
+        self._sent_bundle: Any = None
         self._executors_with_workers: set[str] = set()
         """Locations of executors that keep the Python workers of this job."""
         self._group = ""
@@ -156,6 +160,8 @@ class SparkRunner:
         self._server.expect(attempt.number, attempt.slots, attempt.levels)
         self._destroy_broadcast()
         context = self._cluster.context
+        if self.bundle is not None and self._sent_bundle is None:
+            self._sent_bundle = context.broadcast(self.bundle.read_bytes())
         self._broadcast = context.broadcast(attempt.payload)
         self._functions = self._cluster.new_function_array(
             [self._function(context, attempt, level) for level in range(attempt.levels)]
@@ -165,7 +171,10 @@ class SparkRunner:
     def _function(self, context: Any, attempt: Attempt, level: int) -> Any:
         is_last = level == attempt.levels - 1
         return self._wrapped(
-            context, LevelFunction(self._broadcast, attempt.job_id, attempt.number, level, is_last=is_last)
+            context,
+            LevelFunction(
+                self._broadcast, attempt.job_id, attempt.number, level, is_last=is_last, bundle=self._sent_bundle
+            ),
         )
 
     def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
@@ -393,6 +402,9 @@ class SparkRunner:
             self._cluster.slots.release(self)
             self._work.close()
             self._destroy_broadcast()
+            sent, self._sent_bundle = self._sent_bundle, None
+            if sent is not None:
+                sent.destroy()
 
     def _destroy_broadcast(self) -> None:
         """Delete the job's code everywhere, including the driver's copies in memory and on disk."""

@@ -16,9 +16,9 @@ import httpx
 import pytest
 
 from penstock.common.configuration import Configuration
-from penstock.jobmanager.process.launch import run_script_on
 from penstock.jobmanager.process.master import master_cluster, master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.session.entry import run_script_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.engine.account import Progress

@@ -15,7 +15,8 @@ HIGH_AVAILABILITY = choice_option(
 HIGH_AVAILABILITY_DIRECTORY = text_option(
     "high-availability.storageDir",
     None,
-    "No effect; accepted for compatibility with Flink. The claims of leaders are stored with the checkpoints.",
+    "Folder in which a session cluster keeps its programs, so that it runs them again when it is restarted. Not set: the "
+    "programs end with the session. Jobs that are not in a session do not need it: their claims are stored with the checkpoints.",
 )
 CLUSTER_ID = text_option(
     "kubernetes.cluster-id", None, "Name of the FlinkJob. The operator sets it.", "high-availability.cluster-id"

@@ -127,14 +127,16 @@ def start_driver(
         if not os.path.isfile(connection_file):
             raise DriverNotStarted(f"it has ended with code {process.returncode}")
         with open(connection_file, "rb") as file:
-            reached = {
-                "PYSPARK_GATEWAY_PORT": str(read_int(file)),
-                "PYSPARK_GATEWAY_SECRET": UTF8Deserializer().loads(file),
-            }
-    with _variables(reached):
-        gateway = launch_gateway()
+            port, secret = read_int(file), UTF8Deserializer().loads(file)
+    gateway = connect_to_driver(port, secret)
     gateway.proc = process
     return gateway
+
+
+def connect_to_driver(port: int, secret: str) -> Any:
+    """Return PySpark's gateway to a driver that runs on this machine."""
+    with _variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        return launch_gateway()
 
 
 def driver_command(java_home: str, settings: Mapping[str, str], submit_arguments: str) -> list[str]:

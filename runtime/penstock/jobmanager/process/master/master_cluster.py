@@ -22,6 +22,7 @@ from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
 from penstock.jobmanager.cluster.python_daemon import environment_for
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
+from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.cluster.task_managers import Worker
@@ -88,6 +89,17 @@ class MasterClusterProvider:
             cluster = self.cluster
         assert cluster is not None
         return create_runner(cluster, pipelined=pipelined, levels=levels)
+
+    def shared(self, settings: Configuration) -> SharedCluster:
+        """Return the cluster for jobs of other processes. Start it if it does not run. Its slots are those of `penstock worker`."""
+        of_jobs = JobSettings.from_configuration(settings.to_dict())
+        of_jobs.python_path.extend(import_path())
+        with self._starting:
+            self._settle(of_jobs)
+            if self.cluster is None:
+                self._start(self._config(of_jobs))
+            assert self.cluster is not None
+            return SharedCluster(self.cluster)
 
     def _config(self, settings: JobSettings) -> ClusterConfig:
         conf = self._settings

@@ -18,17 +18,23 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock import __version__
+from penstock.checkpoint.store.object_store import join_url, normalize_url
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob, PenstockError
 from penstock.connectors.simple.collect import CollectSink
 from penstock.graph.program import Program
 from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.settings import object_store_options
 from penstock.jobmanager.process.master.master_process import collect_rarely, suspend
 from penstock.jobmanager.process.master.shipping import unpacked
+from penstock.jobmanager.process.programs.jars import SessionJars
+from penstock.jobmanager.process.programs.program_store import ProgramStore
+from penstock.jobmanager.process.programs.programs import ProgramRunner
+from penstock.jobmanager.process.programs.session_gateway import SessionGateway
 from penstock.jobmanager.process.session.process_log import master_log
 from penstock.jobmanager.process.session.session import ClusterProvider, Session, raise_if_failed, result_of
 from penstock.rest import models
@@ -37,7 +43,9 @@ from penstock.rest.errors import Conflict, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from penstock.jobmanager.cluster.shared_cluster import SharedCluster
     from penstock.jobmanager.job.job_master import JobMaster
+    from penstock.rest.gateway import ClusterGateway
 
 WAIT_S = 1.0
 """Time in seconds to wait for the first record."""
@@ -48,8 +56,14 @@ AT_ONCE_BYTES = 8 * 1024 * 1024
 logger = logging.getLogger(__name__)
 
 
+class SharedProvider(ClusterProvider, Protocol):
+    """Provider of a cluster that the processes of programs also use."""
+
+    def shared(self, settings: Configuration) -> SharedCluster: ...
+
+
 def run_session_cluster(
-    provider: ClusterProvider, settings: Configuration, stop_requested: threading.Event | None = None
+    provider: SharedProvider, settings: Configuration, stop_requested: threading.Event | None = None
 ) -> int:
     """Accept programs until the process must stop. Return the exit code, 0.
 
@@ -68,12 +82,13 @@ def run_session_cluster(
         return _serve(provider, with_token, stop_requested or threading.Event())
 
 
-def _serve(provider: ClusterProvider, settings: Configuration, stop_requested: threading.Event) -> int:
+def _serve(provider: SharedProvider, settings: Configuration, stop_requested: threading.Event) -> int:
     collect_rarely()
     session = _EndingSession(provider, stop_requested)
-    programs = RemotePrograms(session, settings)
-    with master_log(settings) as session.logs:
-        server = session.serve(settings, programs=programs)
+    remote = RemotePrograms(session, settings)
+    with master_log(settings) as session.logs, _programs(provider, session, settings) as session.programs:
+        session.programs.start()
+        server = session.serve(settings, programs=remote, jars=SessionJars(session.programs))
         assert server is not None
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,12 +97,30 @@ def _serve(provider: ClusterProvider, settings: Configuration, stop_requested: t
         print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
             while not stop_requested.wait(WAIT_S):
-                programs.cancel_abandoned()
+                remote.cancel_abandoned()
         finally:
+            session.programs.suspend()
             suspend(session)
             server.stop()
             session.cluster.stop()
     return 0
+
+
+@contextmanager
+def _programs(provider: SharedProvider, session: Session, settings: Configuration) -> Iterator[ProgramRunner]:
+    """Yield the runner of programs, with a folder for their output and, without storage for high availability, for the programs."""
+    with tempfile.TemporaryDirectory(prefix="penstock-programs-", ignore_cleanup_errors=True) as folder:
+        storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
+        url = join_url(normalize_url(storage or folder), "session")
+        yield ProgramRunner(
+            lambda: provider.shared(settings),
+            _for_jobs(settings.to_dict()),
+            ProgramStore(url, object_store_options(settings)),
+            session.dispatcher.metric_store,
+            settings.get(options.JOBSTORE_CAPACITY),
+            settings.get(options.JOBSTORE_EXPIRATION).total_seconds(),
+            folder,
+        )
 
 
 @contextmanager
@@ -114,8 +147,14 @@ class _EndingSession(Session):
     def __init__(self, provider: ClusterProvider, stop_requested: threading.Event) -> None:
         super().__init__(provider)
         self._stop_requested = stop_requested
+        self.programs: ProgramRunner
+
+    def create_gateway(self, settings: Configuration) -> ClusterGateway:
+        own = self.own_gateway(settings, self.programs.slot_uses)
+        return SessionGateway(own, self.programs, self.programs.ended)
 
     def stop(self) -> None:
+        self.programs.cancel_all()
         self.end_jobs()
         self._stop_requested.set()
 

@@ -91,3 +91,7 @@ class Dispatcher:
     def operation(self, operation_id: str) -> Operation | None:
         with self._lock:
             return self._operations.get(operation_id)
+
+    def operations(self) -> list[Operation]:
+        with self._lock:
+            return list(self._operations.values())

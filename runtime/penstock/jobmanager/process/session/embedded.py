@@ -29,11 +29,13 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
+from penstock.common.program.import_path import import_path
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question, records_of_processes, sample_processes
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
+from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.embedded_rest import EmbeddedRest
@@ -93,6 +95,13 @@ class LocalClusterProvider:
             runner.close()
             raise
         return runner
+
+    def shared(self, settings: Configuration) -> SharedCluster:
+        """Return the cluster for jobs of other processes. Start it if it does not run."""
+        of_jobs = JobSettings.from_configuration(settings.to_dict())
+        of_jobs.python_path.extend(import_path())
+        cluster = self._started(1, of_jobs, dataframes=False)
+        return SharedCluster(cluster.spark, partial(cluster.ensure_slots, least_workers=max(1, self.least_workers)))
 
     def _started(self, slots: int, settings: JobSettings, *, dataframes: bool) -> LocalCluster | EmbeddedCluster:
         """Return the cluster of this process. The first program starts it, and others wait for the start."""

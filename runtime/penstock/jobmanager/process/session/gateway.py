@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,9 +29,12 @@ from penstock.jobmanager.process.reading.measurements import AskReadings, Measur
 from penstock.jobmanager.process.session.dispatcher import Dispatcher
 from penstock.jobmanager.runners.in_process import TASK_MANAGER as IN_PROCESS
 from penstock.metrics.store import MetricStore
-from penstock.rest import facts, models
+from penstock.rest import facts
 from penstock.rest.errors import Conflict, NotFound
 from penstock.taskmanager.hardware import Hardware
+
+if TYPE_CHECKING:
+    from penstock.rest import models
 
 AskStacks = Callable[[str, Question, Place], "list[Sample]"]
 AskRecords = Callable[[str, EdgeQuestion], "list[EdgeRecord]"]
@@ -52,6 +55,7 @@ class DispatcherGateway:
         stacks: function that samples the Python workers of a TaskManager.
         records: function that waits for records on an edge in the Python workers of a TaskManager.
         readings: function that returns the metrics of a JVM.
+        more_uses: function that returns slots of jobs that other processes run.
     """
 
     def __init__(
@@ -64,6 +68,7 @@ class DispatcherGateway:
         stacks: AskStacks = no_stacks,
         records: AskRecords = lambda task_manager, question: [],
         readings: AskReadings = lambda task_manager: "",
+        more_uses: Callable[[], list[SlotUse]] = list,
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
@@ -77,6 +82,7 @@ class DispatcherGateway:
         self._measurements = Measurements(readings, task_managers, dispatcher.jobs)
         self._logs = logs or ClusterLogs(LogFiles())
         self._redaction = Redaction.of(self._configuration)
+        self._more_uses = more_uses
 
     @property
     def metrics(self) -> MetricStore:
@@ -100,10 +106,14 @@ class DispatcherGateway:
             workers = self._task_managers()
         except Exception:  # the cluster is shutting down during the request
             workers = []
-        uses = [use for job in self._dispatcher.jobs() if not job.is_done for use in _slots_of(job)]
+        uses = [*self.slot_uses(), *self._more_uses()]
         self._machines |= hardware_of(workers, uses)
         memory = task_manager_memory(self._job_configuration()).as_configuration()
         return describe_cluster(workers, uses, self._machines, memory)
+
+    def slot_uses(self) -> list[SlotUse]:
+        """Return the slots of the running jobs."""
+        return [use for job in self._dispatcher.jobs() if not job.is_done for use in _slots_of(job)]
 
     def configuration(self) -> Mapping[str, str]:
         return {**effective(Configuration(self._configuration)), **self._configuration}
@@ -201,14 +211,26 @@ class DispatcherGateway:
         return job
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
-        history = self._job(job_id).checkpoints.coordinator.history
-        return models.CheckpointingStatistics.model_validate(self._with_clean_failures(history.overview()))
+        from penstock.rest import models  # a process without REST does not import pydantic
+
+        return models.CheckpointingStatistics.model_validate(self.checkpoint_overview(job_id))
+
+    def checkpoint_overview(self, job_id: str) -> dict[str, Any]:
+        """Return the statistics of checkpoints as plain values."""
+        overview: dict[str, Any] = self._job(job_id).checkpoints.coordinator.history.overview()
+        return dict(self._with_clean_failures(overview))
 
     def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
+        from penstock.rest import models
+
+        return models.CheckpointStatistics.model_validate(self.checkpoint_details(job_id, checkpoint_id))
+
+    def checkpoint_details(self, job_id: str, checkpoint_id: int) -> dict[str, Any]:
+        """Return a checkpoint as plain values."""
         details = self._job(job_id).checkpoints.coordinator.history.details(checkpoint_id)
         if details is None:
             raise NotFound(f"checkpoint {checkpoint_id} of job {job_id} is not in the history")
-        return models.CheckpointStatistics.model_validate(self._with_clean_failures(details))
+        return dict(self._with_clean_failures(details))
 
     def _with_clean_failures(self, value: Any) -> Any:
         """Return statistics of checkpoints without secrets in their failures, at any depth."""
@@ -220,10 +242,18 @@ class DispatcherGateway:
         return list(map(self._with_clean_failures, value)) if isinstance(value, list) else value
 
     def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
+        from penstock.rest import models
+
+        return models.TaskCheckpointDetails.model_validate(
+            self.checkpoint_subtask_details(job_id, checkpoint_id, vertex_id)
+        )
+
+    def checkpoint_subtask_details(self, job_id: str, checkpoint_id: int, vertex_id: str) -> dict[str, Any]:
+        """Return a vertex's part of a checkpoint as plain values."""
         details = self._job(job_id).checkpoints.coordinator.history.subtask_details(checkpoint_id, vertex_id)
         if details is None:
             raise NotFound(f"checkpoint {checkpoint_id} of job {job_id} has no vertex {vertex_id}")
-        return models.TaskCheckpointDetails.model_validate(details)
+        return details
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings:
         job = self._job(job_id)
@@ -301,6 +331,13 @@ class DispatcherGateway:
         operation = self._dispatcher.operation(request_id)
         if operation is None:
             raise NotFound(f"request {request_id} does not exist")
+        return self._describe_operation(operation)
+
+    def operations(self) -> list[facts.Operation]:
+        """Return the status of all actions that are still kept."""
+        return list(map(self._describe_operation, self._dispatcher.operations()))
+
+    def _describe_operation(self, operation: Operation) -> facts.Operation:
         return facts.Operation(
             id=operation.id,
             kind=operation.arguments.get("shown", operation.kind),

@@ -23,6 +23,7 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.program.archives import working_folder
+from penstock.common.program.bundle import Bundle
 from penstock.common.program.import_path import import_path
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
@@ -33,7 +34,7 @@ from penstock.functions.operator_context import SystemClock
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles, LogSource
-from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.cluster.task_managers import SlotUse, Worker
 from penstock.jobmanager.failover.failures import JobFailed, failure_of
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.session.gateway import DispatcherGateway
     from penstock.jobmanager.reporting.reporting import Reporting
     from penstock.metrics.store import ScopeReadings
-    from penstock.rest.gateway import Programs
+    from penstock.rest.gateway import ClusterGateway, Jars, Programs
     from penstock.rest.server import RestServer
 
 
@@ -116,6 +117,8 @@ class Session:
         """Logs of this process."""
         self._reporting: Reporting | None = None
         self.on_line: Callable[[str], None] | None = _print
+        self.bundle: Bundle | None = None
+        """Bundle of the program that this process runs. None means that its code is part of this machine."""
         self.job_id_of: Callable[[Program], str] = lambda program: JobID.generate().digits
         """Function that returns the id of a program's job, if `submit_options` has none."""
         self.on_started: Callable[[JobMaster], None] | None = None
@@ -130,7 +133,7 @@ class Session:
         self._warn_of_settings(program)
         settings = JobSettings.from_configuration(program.configuration)
         archives = Configuration(program.configuration).get(options.PYTHON_ARCHIVES)
-        settings = replace(settings, working_folder=working_folder(archives))
+        settings = replace(settings, working_folder=working_folder(archives), bundle=self.bundle)
         if program.user_script is not None:
             settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
         settings.python_path.extend(entry for entry in import_path() if entry not in settings.python_path)
@@ -187,7 +190,7 @@ class Session:
         from penstock.jobmanager.reporting.reporting import Reporting
         from penstock.rest.metric_facts import refresh_metrics
 
-        gateway = self._gateway(conf)
+        gateway = self.create_gateway(conf)
 
         def collect() -> list[ScopeReadings]:
             refresh_metrics(gateway)
@@ -250,6 +253,7 @@ class Session:
         fall_back: bool = False,
         programs: Programs | None = None,
         listener: socket.socket | None = None,
+        jars: Jars | None = None,
     ) -> RestServer | None:
         """Start the REST server according to the configuration. Return None if the configuration disables it.
 
@@ -257,6 +261,7 @@ class Session:
             fall_back: use any free port if the configured one is in use.
             programs: receiver of the programs that clients send.
             listener: socket that already accepts connections.
+            jars: programs that clients upload.
 
         Raises:
             ClusterError: the address cannot be used.
@@ -268,14 +273,16 @@ class Session:
         from penstock.rest.server import RestServer
         from penstock.rest.tls import tls_files
 
-        gateway = self._gateway(settings)
+        gateway = self.create_gateway(settings)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)
         token_file = settings.to_dict().get("security.rest.token-file") or None
         allowed = settings.get(options.REST_ALLOWED_HOSTS)
         reader_file = settings.get(options.REST_READER_TOKEN_FILE) if token_file else None
         tls = tls_files(settings)
         try:
-            return RestServer(gateway, host, port, token_file, allowed, reader_file, programs, tls=tls).start(listener)
+            return RestServer(
+                gateway, host, port, token_file, allowed, reader_file, programs, tls=tls, jars=jars
+            ).start(listener)
         except ClusterError:
             if not fall_back:
                 raise
@@ -295,7 +302,16 @@ class Session:
         if reporting is not None:
             reporting.close()
 
-    def _gateway(self, settings: Configuration) -> DispatcherGateway:
+    def create_gateway(self, settings: Configuration) -> ClusterGateway:
+        """Return the gateway of REST to the jobs."""
+        return self.own_gateway(settings)
+
+    def own_gateway(self, settings: Configuration, more_uses: Callable[[], list[SlotUse]] = list) -> DispatcherGateway:
+        """Return the gateway to the jobs of this process.
+
+        Args:
+            more_uses: function that returns slots of jobs that other processes run.
+        """
         from penstock.jobmanager.process.session.gateway import DispatcherGateway
 
         cluster, logs = self.cluster, ClusterLogs(self.logs, self.cluster.logs)
@@ -308,6 +324,7 @@ class Session:
             cluster.stacks,
             cluster.records,
             cluster.readings,
+            more_uses,
         )
 
 

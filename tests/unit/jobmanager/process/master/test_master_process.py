@@ -19,9 +19,10 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.launch import check, run_script_on
+from penstock.jobmanager.process.launch import check
 from penstock.jobmanager.process.master import master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
+from penstock.jobmanager.process.session.entry import run_script_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from tests.in_process import InProcess

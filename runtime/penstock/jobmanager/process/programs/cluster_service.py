@@ -1,0 +1,119 @@
+"""The functions of the session that the process of a program calls: the cluster, its slots, and the reports of the program's jobs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.jobmanager.cluster.members.registry import Member
+from penstock.jobmanager.cluster.shared_cluster import SharedCluster
+from penstock.jobmanager.cluster.slots import ExecutorInfo
+from penstock.jobmanager.cluster.task_managers import Worker
+from penstock.jobmanager.failover.crash import MemoryKill
+from penstock.jobmanager.process.programs.messages import ProgramSpec
+from penstock.metrics.metricbase import Scalar
+from penstock.metrics.reading import JobScope
+from penstock.metrics.store import MetricStore, SubtaskReport
+
+MAX_JOBS = 1_000
+"""Maximum number of jobs of a program."""
+
+
+class _JobKey:
+    """Identity of a job in the slot pool."""
+
+
+class ClusterService:
+    """Functions for one program. A program can use only its own slots, and report only on its own jobs."""
+
+    def __init__(self, cluster: SharedCluster, metrics: MetricStore, program: ProgramSpec) -> None:
+        self._cluster, self._metrics = cluster, metrics
+        self._job_ids = {program.job_id_of(number) for number in range(MAX_JOBS)}
+        self._keys: dict[int, _JobKey] = {}
+        self._lock = threading.Lock()
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions by name."""
+        return {
+            function.__name__: function
+            for function in (
+                *(self.executors, self.workers, self.members, self.killed_on, self.is_at),
+                *(self.available, self.place, self.release, self.ensure_slots),
+                *(self.describe_job, self.report, self.set_facts),
+            )
+        }
+
+    def check_job(self, job_id: str) -> None:
+        """Check that the job belongs to the program.
+
+        Raises:
+            InvalidJob: it belongs to another program, or the program has too many jobs.
+        """
+        if job_id not in self._job_ids:
+            raise InvalidJob(f"job {job_id} does not belong to this program, or the program has over {MAX_JOBS} jobs")
+
+    # --- the cluster ------------------------------------------------------------------------------------------
+
+    def executors(self) -> list[ExecutorInfo]:
+        return self._cluster.spark.executors()
+
+    def workers(self) -> list[Worker]:
+        return self._cluster.spark.workers()
+
+    def members(self) -> list[Member]:
+        return self._cluster.spark.registry.members()
+
+    def killed_on(self, host: str) -> MemoryKill | None:
+        return self._cluster.spark.registry.killed_on(host)
+
+    def is_at(self, host: str) -> bool:
+        return self._cluster.spark.registry.is_at(host)
+
+    # --- slots ------------------------------------------------------------------------------------------------
+
+    def _key(self, job: int) -> _JobKey:
+        with self._lock:
+            return self._keys.setdefault(job, _JobKey())
+
+    def available(self, job: int, slots: list[str]) -> list[str]:
+        return self._cluster.spark.slots.available(self._key(job), slots)
+
+    def place(self, job: int, count: int, slots: list[str], machines: dict[str, str]) -> list[str]:
+        return self._cluster.spark.slots.place(self._key(job), count, slots, machines)
+
+    def release(self, job: int) -> None:
+        with self._lock:
+            key = self._keys.pop(job, None)
+        if key is not None:
+            self._cluster.spark.slots.release(key)
+
+    def ensure_slots(self, job: int, count: int) -> None:
+        if self._cluster.more_slots is None:
+            return
+        slots, key = self._cluster.spark.slots, self._key(job)
+        try:
+            self._cluster.more_slots(slots.need(key, count))
+        except BaseException:
+            slots.cancel_request(key)
+            raise
+
+    def release_all(self) -> None:
+        """Release the slots of a program whose process has ended."""
+        for job in list(self._keys):
+            self.release(job)
+
+    # --- metrics ----------------------------------------------------------------------------------------------
+
+    def describe_job(self, job_id: str, name: str, vertices: Mapping[str, tuple[str, int]]) -> None:
+        self.check_job(job_id)
+        self._metrics.describe_job(job_id, name, vertices)
+
+    def report(self, report: SubtaskReport) -> None:
+        self.check_job(report.job_id)
+        self._metrics.report(report)
+
+    def set_facts(self, job_id: str, facts: Mapping[str, Scalar]) -> None:
+        self.check_job(job_id)
+        self._metrics.set_facts(JobScope(job_id), facts)

@@ -1,0 +1,74 @@
+"""The description of a program in a session cluster, and of its jobs, as the session and the program's process exchange and store it."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from penstock.jobmanager.cluster.spark_access import Driver
+
+
+class ProgramSpec(msgspec.Struct):
+    """Program that a client has started. The session stores it until the program's jobs have ended."""
+
+    id: str
+    bundle: str
+    """File name of the bundle (`common.program.bundle`)."""
+    digest: str
+    entry: str
+    """`job.py`, or `module:function`, in the bundle."""
+    args: list[str] = []
+    parallelism: int | None = None
+    configuration: dict[str, str] = {}
+    restore_path: str = ""
+    """Savepoint or checkpoint of the first start. Later starts continue from the newest checkpoint of each job."""
+    allow_non_restored: bool | list[str] = False
+    job_id: str = ""
+    """Id of the first job. The ids of further jobs follow from it and their order."""
+    submitted_at: int = 0
+    """ms since the epoch."""
+    starts: int = 0
+    """Number of starts of its process so far."""
+
+    def job_id_of(self, number: int) -> str:
+        """Return the id of the program's job with that number, which is the same in each start of the program."""
+        return (
+            self.job_id
+            if number == 0
+            else hashlib.md5(f"{self.job_id}/{number}".encode(), usedforsecurity=False).hexdigest()
+        )
+
+
+class ProcessSpec(msgspec.Struct):
+    """Everything that the process of a program needs at its start."""
+
+    program: ProgramSpec
+    folder: str
+    """Folder of the prepared bundle."""
+    settings: dict[str, str]
+    """Settings of the cluster, which apply where the program sets none."""
+    driver: Driver
+    can_add_slots: bool
+    plan_only: bool = False
+    """Build the graph of the first job, and do not run it."""
+
+
+class JobStarted(msgspec.Struct):
+    """Job of a program that was accepted."""
+
+    job_id: str
+    name: str
+
+
+class ProgramEnd(msgspec.Struct):
+    """End of a program's process. `code`: code of the error, or empty if the program ended well."""
+
+    code: str = ""
+    message: str = ""
+    remedy: str = ""
+    operator: str = ""
+    location: str = ""
+    traceback: str = ""
+    plan: dict[str, Any] | None = None

@@ -1,0 +1,266 @@
+"""The process of one program in a session cluster: it runs the program's `main`, and is the JobManager of its jobs.
+
+It uses the session's Spark cluster (`cluster.attached_cluster`) and has no REST server: the session calls `program_functions`. So it does
+not load the packages of REST, and ends with everything that the program has loaded. A crash of the process, or its use of memory, does not
+affect the session or other programs. It has no right to remain when the session ends: it then suspends its jobs and ends.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.config import options
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob, PenstockError
+from penstock.common.logs.log_format import record_format
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction, traceback_of
+from penstock.common.program.bundle import FILE, Bundle, import_folders
+from penstock.common.program.user_frames import user_place
+from penstock.graph.executor import Executor
+from penstock.jobmanager.cluster.attached_cluster import AttachedCluster
+from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
+from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpec, ProgramEnd
+from penstock.jobmanager.process.programs.program_functions import functions_of
+from penstock.jobmanager.process.programs.remote_owner import ForwardedMetrics, RemoteOwner
+from penstock.jobmanager.process.programs.rpc import Connection
+from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector
+from penstock.jobmanager.process.session.gateway import DispatcherGateway
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.runners.runner import Runner
+
+if TYPE_CHECKING:
+    from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
+    from penstock.common.stacks.listener import Question
+    from penstock.common.stacks.sampling import Place, Sample
+    from penstock.jobmanager.cluster.logs.files import LogSource
+    from penstock.jobmanager.cluster.task_managers import Worker
+    from penstock.jobmanager.job.job_master import JobMaster
+
+SUSPEND_S = 20.0
+"""Time in seconds for the jobs to reach a barrier when the process must end."""
+RunEntry = Callable[[Executor, ProcessSpec], None]
+"""Function that runs the program's `main`. Its jobs go to the executor."""
+
+logger = logging.getLogger(__name__)
+
+
+class AttachedClusterProvider:
+    """Provider of the session's cluster for the jobs of this process. `session.ClusterProvider` describes the methods."""
+
+    def __init__(self, spec: ProcessSpec, owner: RemoteOwner) -> None:
+        self._spec, self._owner = spec, owner
+        self._cluster = AttachedCluster(spec.driver, owner)
+        self._attaching = threading.Lock()
+
+    def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
+        self._check(settings, dataframes=dataframes)
+        from penstock.jobmanager.runners.pipelined_runner import create_runner
+
+        with self._attaching:
+            if self._cluster.context is None:
+                self._cluster.attach()
+        pipelined = settings.uses_pipelined(dataframes=dataframes)
+        runner = create_runner(self._cluster, pipelined=pipelined, levels=levels)
+        runner.bundle = Path(self._spec.folder, FILE)
+        if self._spec.can_add_slots:
+            runner.more_slots = partial(self._owner.ensure_slots, self._cluster.number(runner))
+            try:
+                runner.more_slots(slots)
+            except BaseException:
+                runner.close()
+                raise
+        return runner
+
+    def _check(self, settings: JobSettings, *, dataframes: bool) -> None:
+        if dataframes:
+            raise InvalidJob(
+                "from_spark and to_spark need a Spark session of their own, but the jobs of a session cluster share one",
+                remedy="run the program with `penstock run` without -m, or as a FlinkJob of its own",
+            )
+        if settings.runner == options.IN_PROCESS:
+            raise InvalidJob(
+                "penstock.runner is in-process, but the jobs of a session cluster run on its workers",
+                remedy="leave penstock.runner at auto",
+            )
+        of_spark = sorted(
+            key
+            for key, value in settings.configuration.items()
+            if key.startswith("spark.") and self._spec.settings.get(key) != value
+        )
+        if of_spark:
+            raise InvalidJob(
+                f"{of_spark[0]} is a setting of Spark, which all jobs of a session cluster share",
+                remedy="set it when the session cluster is started, or run the program as a FlinkJob of its own",
+            )
+
+    def task_managers(self) -> list[Worker]:
+        return self._owner.workers()
+
+    def logs(self, task_manager: str) -> LogSource:
+        return LogFiles()
+
+    def stacks(self, task_manager: str, question: Question, of: Place) -> list[Sample]:
+        return []
+
+    def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
+        return []
+
+    def readings(self, task_manager: str | None) -> str:
+        return ""
+
+    def stop(self) -> None:
+        self._cluster.detach()
+
+
+def run_program_process(peer: socket.socket, run_entry: RunEntry) -> int:
+    """Run the program that the session describes over the connection. Return the exit code: 0, or 1 after an error of the program."""
+    ended = threading.Event()
+    state: dict[str, Any] = {}
+    ready = threading.Event()
+
+    def start(spec: ProcessSpec) -> None:
+        state["spec"] = spec
+        ready.set()
+
+    early = Connection(peer, {"start": start}, ended.set).start()
+    while not ready.wait(0.5):
+        if ended.is_set():
+            return 1
+    spec: ProcessSpec = state["spec"]
+    return _Process(spec, early, ended).run(run_entry)
+
+
+class _Process:
+    """This process, after it has received its program."""
+
+    def __init__(self, spec: ProcessSpec, peer: Connection, session_ended: threading.Event) -> None:
+        self._spec, self._peer = spec, peer
+        settings = Configuration(spec.settings)
+        self.session = Session(AttachedClusterProvider(spec, RemoteOwner(peer)), SubmitOptions())
+        session, program = self.session, spec.program
+        session.dispatcher.metric_store = ForwardedMetrics(peer)
+        session.bundle = Bundle(program.bundle, program.digest, spec.folder)
+        session.submit_options = SubmitOptions(
+            restore_path=program.restore_path, allow_non_restored=program.allow_non_restored, keep_result=True
+        )
+        session.job_id_of = lambda _: self._next_job_id()
+        session.on_started = self._forget_restore_path
+        session.on_accepted = lambda master: peer.call("job_started", JobStarted(master.job_id, master.program.name))
+        self._jobs = 0
+        self._suspending = threading.Event()
+        gateway = DispatcherGateway(
+            session.dispatcher,
+            {**spec.settings, **program.configuration},
+            session.cluster.task_managers,
+            _nothing,
+            ClusterLogs(LogFiles()),
+        )
+        peer.add(functions_of(gateway) | {"suspend": self._suspend, "end_jobs": session.end_jobs})
+        threading.Thread(target=self._end_with, args=(session_ended,), name="session-watch", daemon=True).start()
+        _log_to_stdout(settings)
+
+    def _next_job_id(self) -> str:
+        self._jobs += 1
+        return self._spec.program.job_id_of(self._jobs - 1)
+
+    def _forget_restore_path(self, master: JobMaster) -> None:
+        """Apply the options of a start to the first job only."""
+        self.session.submit_options = SubmitOptions(keep_result=True)
+
+    def _suspend(self) -> None:
+        """Leave the jobs with their checkpoints."""
+        self._suspending.set()
+        for master in self.session.dispatcher.jobs():
+            if not master.is_done:
+                master.suspend()
+                master.wait(SUSPEND_S)
+
+    def _end_with(self, session_ended: threading.Event) -> None:
+        session_ended.wait()
+        logger.warning("the session has ended, so this process suspends its jobs and ends")
+        self._suspend()
+        os._exit(1)
+
+    def _plan(self, run_entry: RunEntry) -> dict[str, Any] | None:
+        """Return the graph of the program's first job."""
+        collector = GraphCollector()
+        with suppress(GraphBuilt):
+            run_entry(collector, self._spec)
+        return None if collector.graph is None else collector.graph.to_json()
+
+    def run(self, run_entry: RunEntry) -> int:
+        """Run the program and wait for the jobs that it has started."""
+        end = ProgramEnd()
+        try:
+            prepare_imports(self._spec)
+            if self._spec.plan_only:
+                end.plan = self._plan(run_entry)
+            else:
+                run_entry(self.session, self._spec)
+            for master in self.session.dispatcher.jobs():
+                master.wait()
+            if not self.session.dispatcher.jobs() and end.plan is None:
+                raise InvalidJob(
+                    f"{self._spec.program.entry} has ended without a job",
+                    remedy="end the program with env.execute(...)",
+                )
+        except SystemExit as error:
+            if error.code not in (None, 0):
+                end = ProgramEnd("USER_CODE", f"the program has called sys.exit({error.code!r})")
+        except BaseException as error:
+            end = _end_of(error)
+        if self._suspending.is_set():
+            return 0
+        self._peer.call("ended", end)
+        self.session.cluster.stop()
+        self._peer.close()
+        return 1 if end.code else 0
+
+
+def _nothing() -> None:
+    """Do nothing: REST requests to stop the cluster reach the session only."""
+
+
+def _end_of(error: BaseException) -> ProgramEnd:
+    if isinstance(error, PenstockError):
+        location = error.location or user_place(error)
+        return ProgramEnd(error.code, error.message, error.remedy, error.operator, location)
+    text = traceback_of(error) if isinstance(error, Exception) else ""
+    sys.stderr.write(text)
+    return ProgramEnd("USER_CODE", f"{type(error).__name__}: {error}", location=user_place(error), traceback=text)
+
+
+def _log_to_stdout(settings: Configuration) -> None:
+    """Write all logs of this process to its output, which the session keeps."""
+    handler = logging.StreamHandler(sys.stdout)
+    log = LogSettings.from_configuration(settings)
+    handler.setFormatter(record_format(log.format, Redaction.of(settings.to_dict())))
+    logging.basicConfig(handlers=[handler], force=True)
+    log.apply_levels()
+
+
+def prepare_imports(spec: ProcessSpec) -> None:
+    """Let this process import the modules and packages of the program's bundle before those of this machine."""
+    folders = import_folders(Path(spec.folder))
+    sys.path[:] = [*folders, *(entry for entry in sys.path if entry not in folders)]
+    os.chdir(folders[0])
+
+
+def connect_and_run(fd: int, run_entry: RunEntry) -> int:
+    """Run as the process of a program, with the connection to the session at a file descriptor."""
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C in the session's terminal reaches the session, which suspends the jobs
+    return run_program_process(socket.socket(fileno=fd), run_entry)

@@ -1,0 +1,133 @@
+"""The bundles and the running programs of a session cluster, in storage that outlives its process.
+
+    <folder>/bundles/<digest>/<file name>    the bundle
+    <folder>/programs/<id>.json              a program that has not ended (`ProgramSpec`)
+
+A session that starts runs all stored programs again. Files in storage may come from others, so they are checked when they are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Any
+
+import msgspec
+
+from penstock.checkpoint.store.object_store import ObjectMissing, base_name, join_url, normalize_url
+from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
+from penstock.common.errors import InvalidJob, StorageError
+from penstock.common.program.bundle import MAX_BYTES, check_name, digest_of
+from penstock.jobmanager.process.programs.messages import ProgramSpec
+from penstock.rest import facts
+from penstock.rest.errors import NotFound
+
+RETRY_S = 20.0
+"""Time in seconds for which a storage that does not respond is tried again."""
+_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+_ID = re.compile(r"[0-9a-f]{32}\Z")
+
+logger = logging.getLogger(__name__)
+
+
+class ProgramStore:
+    """Store below a URL.
+
+    Args:
+        url: URL of the folder.
+        object_store_options: options of the object stores, by scheme.
+
+    All methods raise `StorageError` if the storage does not respond.
+    """
+
+    def __init__(self, url: str, object_store_options: dict[str, Any] | None = None) -> None:
+        self.url = normalize_url(url)
+        self._store = Stores(object_store_options or {}, RetryPolicy(retry_for=RETRY_S)).for_url(self.url)
+
+    # --- bundles ----------------------------------------------------------------------------------------------
+
+    def put_bundle(self, name: str, content: bytes) -> facts.Jar:
+        """Store a bundle, and return its description. The same bundle is stored once.
+
+        Raises:
+            InvalidJob: it is too large, empty, or not a program by its name.
+        """
+        check_name(name)
+        if not content:
+            raise InvalidJob(f"{name} is empty", remedy="send the program's file")
+        if len(content) > MAX_BYTES:
+            raise InvalidJob(
+                f"{name} has more than {MAX_BYTES >> 20} MiB", remedy="put large files into an image or into storage"
+            )
+        digest = digest_of(content)
+        self._store.put(self._bundle_url(name, digest), content)
+        return facts.Jar(f"{digest}_{name}", name, int(time.time() * 1000))
+
+    def bundles(self) -> list[facts.Jar]:
+        """Return the stored bundles, the newest first."""
+        found = []
+        for info in self._store.list_objects(join_url(self.url, "bundles") + "/"):
+            name, digest = base_name(info.url), info.url.rsplit("/", 2)[-2]
+            if _DIGEST.match(digest):
+                found.append(facts.Jar(f"{digest}_{name}", name, int((info.modified or 0.0) * 1000)))
+        return sorted(found, key=lambda jar: -jar.uploaded)
+
+    def bundle(self, name: str, digest: str) -> bytes:
+        """Return a bundle.
+
+        Raises:
+            NotFound: it was deleted.
+            StorageError: its content has another digest.
+        """
+        try:
+            content = self._store.get(self._bundle_url(name, digest))
+        except ObjectMissing:
+            raise NotFound(f"the program {name} is not stored", remedy="upload it again") from None
+        if digest_of(content) != digest:
+            raise StorageError(f"{self._bundle_url(name, digest)} is damaged", remedy="upload the program again")
+        return content
+
+    def find(self, jar_id: str) -> tuple[str, str]:
+        """Return file name and digest of a stored bundle.
+
+        Raises:
+            NotFound: no such bundle is stored.
+        """
+        digest, _, name = jar_id.partition("_")
+        if not _DIGEST.match(digest) or all(jar.id != jar_id for jar in self.bundles()):
+            raise NotFound(f"the program {jar_id!r} is not stored", remedy="GET /jars lists the stored programs")
+        return check_name(name), digest
+
+    def delete_bundle(self, name: str, digest: str) -> None:
+        self._store.delete(self._bundle_url(name, digest))
+
+    def _bundle_url(self, name: str, digest: str) -> str:
+        return join_url(self.url, "bundles", digest, name)
+
+    # --- programs ---------------------------------------------------------------------------------------------
+
+    def put(self, program: ProgramSpec) -> None:
+        self._store.put(self._program_url(program.id), msgspec.json.encode(program))
+
+    def remove(self, program_id: str) -> None:
+        self._store.delete(self._program_url(program_id))
+
+    def programs(self) -> list[ProgramSpec]:
+        """Return the programs that have not ended, in the order of their submission. Files that are no programs are logged and ignored."""
+        found = []
+        for info in self._store.list_objects(join_url(self.url, "programs") + "/"):
+            try:
+                program = msgspec.json.decode(self._store.get(info.url), type=ProgramSpec)
+                check_name(program.bundle)
+                if not all(map(_ID.match, (program.id, program.job_id))) or not _DIGEST.match(program.digest):
+                    raise ValueError("an id is not hexadecimal")
+                found.append(program)
+            except ObjectMissing:
+                continue
+            except (msgspec.DecodeError, ValueError, InvalidJob) as error:
+                logger.warning("%s is ignored, because it does not describe a program: %s", info.url, error)
+        return sorted(found, key=lambda program: program.submitted_at)
+
+    def _program_url(self, program_id: str) -> str:
+        return join_url(self.url, "programs", f"{program_id}.json")

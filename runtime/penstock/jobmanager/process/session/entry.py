@@ -1,0 +1,116 @@
+"""Runs a user's program in this process: its jobs go to an executor, or only the graph of its first job is built."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.config import options
+from penstock.common.configuration import Configuration, reset_command_line, set_command_line
+from penstock.common.errors import InvalidJob
+from penstock.common.job_client import JobClient
+from penstock.common.job_execution_result import JobExecutionResult
+from penstock.graph.executor import Executor, executing_on
+from penstock.graph.program import Program
+
+if TYPE_CHECKING:
+    from penstock.graph.job_graph import JobGraph
+
+
+def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
+    """Run a program in this process as `__main__`. Its jobs go to the executor.
+
+    Args:
+        entry: `script.py` or `package.module:function`.
+        settings: settings of the command line. The program's settings override them.
+    """
+    token = set_command_line(settings)
+    try:
+        with executing_on(executor):
+            _run_entry(entry, args)
+    finally:
+        reset_command_line(token)
+
+
+class GraphBuilt(BaseException):
+    """Signal that the program has reached execute(), so its graph is complete. It is not an Exception, because programs catch those."""
+
+
+class GraphCollector:
+    """Executor that builds the graph of the first program and then stops the program."""
+
+    def __init__(self) -> None:
+        self.graph: JobGraph | None = None
+        self.settings = Configuration()
+
+    def _build(self, program: Program) -> None:
+        from penstock.graph.stream_graph import JobGraphBuilder
+        from penstock.jobmanager.job.settings import JobSettings
+        from penstock.jobmanager.validation.declared_state import check_declared_states
+        from penstock.jobmanager.validation.sink_settings import check_borders
+
+        conf = self.settings = program.settings()
+        self.graph = JobGraphBuilder(
+            program.transformations,
+            name=program.name,
+            parallelism=program.parallelism,
+            max_parallelism=program.max_parallelism,
+            chaining=conf.get(options.OPERATOR_CHAINING),
+            job_parameters=program.global_job_parameters,
+            require_uids=not conf.get(options.AUTO_GENERATE_UIDS),
+            mode=conf.get(options.RUNTIME_MODE),
+        ).build()
+        check_declared_states(self.graph)
+        check_borders(self.graph, JobSettings.from_configuration(conf.to_dict()).checkpoint_interval_ms)
+        raise GraphBuilt
+
+    def execute(self, program: Program) -> JobExecutionResult:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def execute_async(self, program: Program) -> JobClient:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+    def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        self._build(program)
+        raise AssertionError("unreachable")
+
+
+def _run_entry(entry: str, args: Sequence[str]) -> None:
+    """Run `script.py` as `__main__`, or call `package.module:function`."""
+    with _arguments([entry, *args]):
+        if entry.endswith(".py") or os.sep in entry:
+            path = Path(entry)
+            if not path.is_file():
+                raise InvalidJob(f"the program {entry} does not exist", remedy="pass the path of the job's file")
+            sys.path.insert(0, str(path.resolve().parent))
+            runpy.run_path(str(path), run_name="__main__")
+            return
+        module_name, _, function = entry.partition(":")
+        try:
+            module = import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise InvalidJob(
+                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="add the module to the image"
+            ) from error
+        target = getattr(module, function or "main", None)
+        if not callable(target):
+            raise InvalidJob(f"{module_name} has no function {function or 'main'!r}", remedy="write module:function")
+        target()
+
+
+@contextmanager
+def _arguments(argv: list[str]) -> Iterator[None]:
+    before = sys.argv
+    sys.argv = argv
+    try:
+        yield
+    finally:
+        sys.argv = before

@@ -1,0 +1,111 @@
+"""Programs that clients upload to a session cluster, under the paths that Flink has for JAR files."""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+
+from penstock.rest import facts
+from penstock.rest.errors import BadRequest
+from penstock.rest.models import jars as shapes
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import Jars
+
+OUTPUT_BYTES = 1 << 20
+"""Maximum size of a part of a program's output, in bytes."""
+
+
+def jar_routes(jars: Jars) -> APIRouter:
+    router = APIRouter(tags=["programs"])
+
+    @router.post("/jars/upload", response_model=shapes.JarUploaded)
+    async def upload(request: Request) -> shapes.JarUploaded:
+        """Upload a program: a module (.py), an archive or a wheel, as the form field `jarfile`."""
+        async with request.form(max_files=1, max_fields=10) as form:
+            file = next((value for value in form.values() if isinstance(value, UploadFile)), None)
+            if file is None or not file.filename:
+                raise BadRequest(
+                    "the request has no file",
+                    remedy="send the program as a form: curl -F jarfile=@job.py URL/jars/upload",
+                )
+            content = await file.read()
+            jar = await run_in_threadpool(jars.upload, file.filename, content)
+        return shapes.JarUploaded(filename=f"/jars/{jar.id}")
+
+    @router.get("/jars", response_model=shapes.JarList)
+    def listing(request: Request) -> shapes.JarList:
+        """List the uploaded programs, the newest first."""
+        files = [shapes.JarFile(id=jar.id, name=jar.name, uploaded=jar.uploaded) for jar in jars.jars()]
+        return shapes.JarList(address=str(request.base_url).rstrip("/"), files=files)
+
+    @router.delete("/jars/{jar_id}", response_model=dict[str, str])
+    def delete(jar_id: str) -> dict[str, str]:
+        """Delete an uploaded program. Its running jobs are not affected, so a program that runs is not deleted."""
+        jars.delete(jar_id)
+        return {}
+
+    @router.post("/jars/{jar_id}/run", response_model=shapes.JarStarted)
+    def run(jar_id: str, request: Request, body: Annotated[shapes.JarRun | None, Body()] = None) -> shapes.JarStarted:
+        """Start an uploaded program. Respond when its first job is accepted or refused."""
+        return shapes.JarStarted(jobid=jars.run(jar_id, _request_of(body, request)))
+
+    def plan(jar_id: str, request: Request, body: Annotated[shapes.JarRun | None, Body()] = None) -> shapes.JarPlan:
+        """Return the graph of the program's first job, without running it."""
+        return shapes.JarPlan(plan=dict(jars.plan(jar_id, _request_of(body, request))))
+
+    for method in ("GET", "POST"):
+        router.add_api_route(
+            "/jars/{jar_id}/plan", plan, methods=[method], response_model=shapes.JarPlan, name=f"plan_{method.lower()}"
+        )
+
+    @router.get("/jobs/{job_id}/output")
+    def output(job_id: str, start: Annotated[int, Query(alias="from")] = 0) -> Response:
+        """Return what the program of a job has printed and logged, from a byte position on. A negative position counts from the end.
+
+        The header `X-Penstock-Log-End` has the position after the last returned line.
+        """
+        part = jars.output(job_id, start, OUTPUT_BYTES)
+        return Response(
+            part.data, media_type="text/plain; charset=utf-8", headers={"X-Penstock-Log-End": str(part.end)}
+        )
+
+    return router
+
+
+def _request_of(body: shapes.JarRun | None, request: Request) -> facts.RunRequest:
+    """Return the start that a request describes. A field of the body takes precedence over the same parameter of the URL, as in Flink."""
+    lists = {"programArg": request.query_params.getlist("programArg")}
+    values: dict[str, object] = {**request.query_params} | {name: value for name, value in lists.items() if value}
+    try:
+        found = shapes.JarRun.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise BadRequest(
+            f"parameter {'.'.join(map(str, first['loc']))} of the URL: {first['msg']}",
+            remedy="the parameters are entry-class, program-args, programArg, parallelism, savepointPath and allowNonRestoredState",
+        ) from None
+    if body is not None:
+        found = found.model_copy(update=body.model_dump(exclude_none=True))
+    if found.restore_mode not in (None, "NO_CLAIM", "CLAIM"):
+        raise BadRequest(f"restoreMode {found.restore_mode!r} is not supported", remedy="use NO_CLAIM")
+    if found.restore_mode == "CLAIM":
+        raise BadRequest("restoreMode CLAIM is not supported: a job never deletes the savepoint that it starts from")
+    try:
+        args = found.program_args_list or shlex.split(found.program_args or "")
+    except ValueError as error:
+        raise BadRequest(f"programArgs cannot be split: {error}", remedy="send programArgsList") from None
+    return facts.RunRequest(
+        entry=found.entry_class or "",
+        args=args,
+        parallelism=found.parallelism,
+        savepoint_path=found.savepoint_path or "",
+        allow_non_restored=found.allow_non_restored_state or False,
+        job_id=found.job_id or "",
+        configuration=found.flink_configuration or {},
+    )
