@@ -22,6 +22,9 @@ R = TypeVar("R", models.OperationResult, models.CheckpointResult)
 
 Consistency = Literal["checkpoint", "live"]
 """Source of looked-up state: the newest checkpoint, or the task that owns the key."""
+_UPLOAD_S = 600.0
+_START_S = 900.0
+"""Timeouts in seconds for the upload of a program, and until its first job is accepted."""
 _POLL_FIRST, _POLL_LAST = 0.1, 1.0
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=None)
 """httpcore closes surplus idle connections, even one that another thread has just received from the pool."""
@@ -235,12 +238,7 @@ class RestClient:
         """Send a program and return the job's id after it is accepted. `content` and `headers`: see `cli.remote`."""
         response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout)
         if response.status_code in (404, 405):
-            raise RequestFailed(
-                f"the JobManager at {self.url} does not accept programs",
-                remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job",
-                code="NOT_FOUND",
-                status=404,
-            )
+            raise self._takes_no_programs(404)
         answer = self._json(response, "POST", "/programs")
         if not response.is_success:
             raise self._refusal(response, answer)
@@ -257,6 +255,43 @@ class RestClient:
         if not response.is_success:
             raise self._refusal(response, answer)
         return models.ProgramResults.model_validate(answer)
+
+    def upload_program(self, name: str, content: bytes) -> str:
+        """Store a program in a session cluster, and return its id."""
+        response = self._send("POST", "/jars/upload", files={"jarfile": (name, content)}, timeout=_UPLOAD_S)
+        answer = self._program_answer(response, "/jars/upload")
+        return str(answer["filename"]).rsplit("/", 1)[-1]
+
+    def run_program(self, program: str, request: Mapping[str, object]) -> str:
+        """Start a stored program, and return the id of its first job after it is accepted. `request`: body of `POST /jars/:id/run`."""
+        path = f"/jars/{_part(program)}/run"
+        response = self._send("POST", path, json=request, timeout=_START_S)
+        return str(self._program_answer(response, path)["jobid"])
+
+    def program_output(self, job_id: str, start: int) -> tuple[str, int]:
+        """Return whole lines that the program of a job has printed, from a position on, and the position after them."""
+        path = f"/jobs/{_part(job_id)}/output"
+        response = self._send("GET", path, params={"from": str(start)})
+        end = response.headers.get("X-Penstock-Log-End", "")
+        if response.is_success and end.isdecimal():
+            return response.text, int(end)
+        raise self._refusal(response, self._json(response, "GET", path))
+
+    def _program_answer(self, response: httpx.Response, path: str) -> Any:  # JSON of the paths below /jars
+        if response.status_code in (404, 405) and path == "/jars/upload":
+            raise self._takes_no_programs(404)
+        answer = self._json(response, "POST", path)
+        if not response.is_success:
+            raise self._refusal(response, answer)
+        return answer
+
+    def _takes_no_programs(self, status: int) -> RequestFailed:
+        return RequestFailed(
+            f"the JobManager at {self.url} does not accept programs",
+            remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job",
+            code="NOT_FOUND",
+            status=status,
+        )
 
     def dispose(self, savepoint: str) -> str:
         return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
@@ -346,6 +381,7 @@ class RestClient:
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
         content: bytes | None = None,
+        files: Mapping[str, tuple[str, bytes]] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         may_repeat: bool = False,
@@ -357,6 +393,7 @@ class RestClient:
                 json=json,
                 params=params,
                 content=content,
+                files=files,
                 headers=headers,
                 timeout=self._timeout if timeout is None else timeout,
                 extensions=self._extensions,

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.application import OPTIONS_FIRST
+from penstock.cli.commands.remote_run import check_local_options, check_remote_options, configured_master, run_remotely
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import DEFAULT_MASTER
+from penstock.cli.connection import DEFAULT_MASTER, TokenFile
 from penstock.cli.engine import launcher
 from penstock.cli.errors import OperationFailed, UsageError, show_program_error
 from penstock.common.errors import PenstockError
@@ -36,7 +37,12 @@ def register(app: typer.Typer) -> None:
 
 
 def run(
-    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="The program, a Python file.")],
+    script: Annotated[
+        str,
+        typer.Argument(
+            metavar="PROGRAM", help="The program: a Python file. With -m also a folder, an archive or a wheel."
+        ),
+    ],
     args: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")] = None,
     detached: Annotated[bool, typer.Option("-d", "--detached", help="Print the job's id and return.")] = False,
     parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="Default parallelism.")] = None,
@@ -61,10 +67,60 @@ def run(
             help="Run all tasks in one process without Spark. The job starts immediately, and breakpoints work.",
         ),
     ] = False,
+    master: Annotated[
+        str | None,
+        typer.Option(
+            "-m",
+            "--master",
+            envvar="PENSTOCK_MASTER",
+            metavar="URL",
+            help="Run the program on this session cluster. Default: rest.address of the configuration. Not set: on this machine.",
+        ),
+    ] = None,
+    token_file: TokenFile = None,
+    entry: Annotated[
+        str | None,
+        typer.Option("-c", "--entry", metavar="FILE.py|MODULE:FUNCTION", help="With -m: the start of the program."),
+    ] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--file",
+            metavar="PATH",
+            help="With -m: another file or folder that the program needs. Can be repeated.",
+        ),
+    ] = None,
+    requirements: Annotated[
+        str | None,
+        typer.Option(
+            "-r", "--requirements", metavar="FILE", help="With -m: requirements.txt with the packages of the program."
+        ),
+    ] = None,
     report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
-    """Run a program on this machine, with local processes as workers. Options go before SCRIPT, its arguments after it."""
+    """Run a program on this machine, or on a session cluster. Options go before PROGRAM, its arguments after it."""
     uids = allow_non_restored_state or []
+    if master is None and report_to is None and not in_process:
+        master = configured_master(parse_definitions(define))
+    if master is not None:
+        check_remote_options(in_process=in_process)
+        run_remotely(
+            master,
+            token_file,
+            script,
+            args or [],
+            entry=entry,
+            detached=detached,
+            parallelism=parallelism,
+            savepoint_path=savepoint_path,
+            allow_non_restored_state=uids,
+            configuration=parse_definitions(define),
+            files=files or [],
+            requirements=requirements,
+        )
+        return
+    check_local_options({"-c": entry, "-f": files, "-r": requirements})
     check_arguments(script, uids)
     if in_process:
         define = [*(define or []), "penstock.runner=in-process"]

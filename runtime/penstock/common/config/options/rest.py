@@ -8,7 +8,7 @@ REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboar
 REST_ADDRESS = text_option(
     "rest.address",
     "localhost",
-    "No effect; accepted for compatibility with Flink. Pass the address to commands with --master.",
+    "Host or URL of a session cluster. If it is set, `penstock run` sends programs there. It has no other effect.",
 )
 REST_BIND_ADDRESS = text_option("rest.bind-address", "localhost", "Address on which the REST API listens.")
 REST_SSL_ENABLED = flag_option(
