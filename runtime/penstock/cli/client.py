@@ -256,6 +256,20 @@ class RestClient:
             raise self._refusal(response, answer)
         return models.ProgramResults.model_validate(answer)
 
+    def programs(self) -> list[str]:
+        """Return the ids of the programs that are stored in a session cluster.
+
+        Raises:
+            RequestFailed: the JobManager belongs to one program and stores no others.
+        """
+        response = self._send("GET", "/jars")
+        if response.status_code in (404, 405):
+            raise self._takes_no_programs(404)
+        answer = self._json(response, "GET", "/jars")
+        if not response.is_success:
+            raise self._refusal(response, answer)
+        return [str(file["id"]) for file in answer["files"]]
+
     def upload_program(self, name: str, content: bytes) -> str:
         """Store a program in a session cluster, and return its id."""
         response = self._send("POST", "/jars/upload", files={"jarfile": (name, content)}, timeout=_UPLOAD_S)

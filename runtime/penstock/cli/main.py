@@ -14,6 +14,7 @@ from penstock.cli.commands import (
     roles,
     run,
     savepoint,
+    session,
     stacks,
     state,
     top,
@@ -47,5 +48,6 @@ app.command("doctor")(doctor.doctor)
 app.command("fetch", hidden=True)(fetch.fetch)
 app.command("validate")(validate.validate)
 roles.register(app)
+app.add_typer(session.app, name="session")
 app.add_typer(state.app, name="state")
 app.add_typer(history.app, name="history")

@@ -81,10 +81,12 @@ def http_status(error: PenstockError) -> int:
 
 
 def error_lines(error: PenstockError) -> list[str]:
-    """Return the lines of the response: the message and the optional remedy, both without secrets."""
+    """Return the lines of the response: the message, and if they are known the operator, the line of the program and the remedy, without secrets."""
     lines = [error.message]
     if error.operator:
         lines.append(f"operator: {error.operator}")
+    if error.location:
+        lines.append(f"at: {error.location}")
     if error.remedy:
         lines.append(f"remedy: {error.remedy}")
     redaction = Redaction.of({})

@@ -65,8 +65,10 @@ class Jars(Protocol):
         """Return the graph of the program's first job, without running it."""
         ...
 
-    def output(self, job_id: str, start: int, most: int) -> LogPart:
-        """Return a part of the output of a job's program, as `ClusterGateway.read_log` does. Raise `NotFound` if it is not kept."""
+    def output(self, job_id: str, start: int, most: int, *, log: bool) -> LogPart:
+        """Return a part of what a job's program has printed, or of its log, as `ClusterGateway.read_log` does. Raise `NotFound` if it is not
+        kept.
+        """
         ...
 
 

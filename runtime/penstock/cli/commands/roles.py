@@ -143,19 +143,6 @@ def master(
     raise typer.Exit(code)
 
 
-def session(
-    local: Annotated[
-        bool,
-        typer.Option(
-            "--local", help="Start workers on this machine together with the master, instead of with `penstock worker`."
-        ),
-    ] = False,
-    define: Definitions = None,
-) -> None:
-    """Run a session cluster: a JobManager without a program, which runs the programs that create_remote_environment sends."""
-    raise typer.Exit(launcher().run_session(configuration=parse_definitions(define), local=local))
-
-
 def worker(
     master: Annotated[
         str,

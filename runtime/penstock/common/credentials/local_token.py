@@ -104,6 +104,18 @@ def find_token(url: str) -> tuple[str, str] | None:
     return None
 
 
+def published_urls() -> list[str]:
+    """Return the URLs of the APIs whose tokens this user's processes have published. Some of the processes may have been killed."""
+    folder = Path(temporary_folder()) / _FOLDER
+    names = sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+    found = []
+    for name in names:
+        address, _, port = name.rpartition("_")
+        if address and port.isdigit():
+            found.append(f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}")
+    return found
+
+
 def dashboard_link(url: str) -> str:
     """Return the URL for a browser, with the token that `find_token` finds. Without a token, return the URL itself."""
     found = find_token(url) if url else None

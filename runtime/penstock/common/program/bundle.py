@@ -41,8 +41,10 @@ INSTALL_S = 900.0
 """Maximum time of an installation of packages, in seconds."""
 SHARED = ("numpy", "pyarrow", "msgspec", "pyspark", "py4j", "fsspec", "penstock-streaming")
 """Packages that a process of the engine has already loaded when it loads a program."""
-FILE, CODE, PACKAGES, WHEELS = "bundle", "code", "packages", "wheels"
+FILE, CODE, PACKAGES, WHEELS = "bundle", "code", "site-packages", "wheels"
 SUFFIXES = (".py", ".zip", ".whl", ".egg", ".tar", ".tar.gz", ".tgz")
+_FORMAT = 1
+"""Version of the layout of a folder. Packages also depend on the version of Python."""
 _DONE = ".complete"
 _KEPT = 20
 """Number of bundles that are kept unpacked. The one that was not used for the longest time is removed first."""
@@ -85,7 +87,7 @@ def check_name(name: str) -> str:
 
 
 def prepared(name: str, digest: str, content: Callable[[], bytes]) -> Path:
-    """Return the folder of a bundle, with itself in `bundle`, its code in `code` and its packages in `packages`. Fill it at the first call on this machine.
+    """Return the folder of a bundle, with itself in `bundle`, its code in `code` and its packages in `site-packages`. Fill it at the first call on this machine.
 
     Args:
         name: file name of the bundle.
@@ -94,7 +96,7 @@ def prepared(name: str, digest: str, content: Callable[[], bytes]) -> Path:
     Raises:
         InvalidJob: the bundle cannot be unpacked, its packages cannot be installed, or they replace a package of `SHARED`.
     """
-    base = cache_folder("bundles")
+    base = cache_folder(f"bundles-{_FORMAT}-{sys.implementation.cache_tag}")
     folder = base / digest
     if not (folder / _DONE).exists():
         with _locked(base / f"{digest}.lock"):

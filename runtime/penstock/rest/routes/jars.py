@@ -15,10 +15,15 @@ from penstock.rest.errors import BadRequest
 from penstock.rest.models import jars as shapes
 
 if TYPE_CHECKING:
+    from penstock.common.logs.log_file import LogPart
     from penstock.rest.gateway import Jars
 
 OUTPUT_BYTES = 1 << 20
 """Maximum size of a part of a program's output, in bytes."""
+
+Start = Annotated[
+    int, Query(alias="from", description="Position of the first byte. A negative number counts from the end.")
+]
 
 
 def jar_routes(jars: Jars) -> APIRouter:
@@ -65,17 +70,24 @@ def jar_routes(jars: Jars) -> APIRouter:
         )
 
     @router.get("/jobs/{job_id}/output")
-    def output(job_id: str, start: Annotated[int, Query(alias="from")] = 0) -> Response:
-        """Return what the program of a job has printed and logged, from a byte position on. A negative position counts from the end.
+    def output(job_id: str, start: Start = 0) -> Response:
+        """Return what the program of a job has printed, from a byte position on.
 
         The header `X-Penstock-Log-End` has the position after the last returned line.
         """
-        part = jars.output(job_id, start, OUTPUT_BYTES)
-        return Response(
-            part.data, media_type="text/plain; charset=utf-8", headers={"X-Penstock-Log-End": str(part.end)}
-        )
+        return _part(jars.output(job_id, start, OUTPUT_BYTES, log=False))
+
+    @router.get("/jobs/{job_id}/log")
+    def log(job_id: str, start: Start = 0) -> Response:
+        """Return what the JobManager of a job has logged, in the same way."""
+        return _part(jars.output(job_id, start, OUTPUT_BYTES, log=True))
 
     return router
+
+
+def _part(part: LogPart) -> Response:
+    headers = {"X-Penstock-Log-End": str(part.end)}
+    return Response(part.data, media_type="text/plain; charset=utf-8", headers=headers)
 
 
 def _request_of(body: shapes.JarRun | None, request: Request) -> facts.RunRequest:

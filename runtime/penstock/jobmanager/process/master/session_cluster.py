@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import base64
 import logging
-import os
-import secrets
-import shutil
 import signal
 import tempfile
 import threading
@@ -24,6 +21,7 @@ from penstock import __version__
 from penstock.checkpoint.store.object_store import join_url, normalize_url
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
+from penstock.common.credentials.local_token import LocalToken, is_loopback
 from penstock.common.errors import ClusterError, InvalidJob, PenstockError
 from penstock.connectors.simple.collect import CollectSink
 from penstock.graph.program import Program
@@ -78,11 +76,13 @@ def run_session_cluster(
             "a session cluster receives programs over REST, but rest.port is -1",
             remedy="set rest.port to a port, or to 0",
         )
-    with _with_token(settings) as with_token:
-        return _serve(provider, with_token, stop_requested or threading.Event())
+    with _with_token(settings) as (with_token, token):
+        return _serve(provider, with_token, token, stop_requested or threading.Event())
 
 
-def _serve(provider: SharedProvider, settings: Configuration, stop_requested: threading.Event) -> int:
+def _serve(
+    provider: SharedProvider, settings: Configuration, token: LocalToken | None, stop_requested: threading.Event
+) -> int:
     collect_rarely()
     session = _EndingSession(provider, stop_requested)
     remote = RemotePrograms(session, settings)
@@ -90,6 +90,8 @@ def _serve(provider: SharedProvider, settings: Configuration, stop_requested: th
         session.programs.start()
         server = session.serve(settings, programs=remote, jars=SessionJars(session.programs))
         assert server is not None
+        if token is not None and is_loopback(settings.get(options.REST_BIND_ADDRESS)):
+            token.publish(server.address, server.port)
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, lambda *_: stop_requested.set())
@@ -124,19 +126,16 @@ def _programs(provider: SharedProvider, session: Session, settings: Configuratio
 
 
 @contextmanager
-def _with_token(settings: Configuration) -> Iterator[Configuration]:
+def _with_token(settings: Configuration) -> Iterator[tuple[Configuration, LocalToken | None]]:
     """Yield the settings with a token file. If none is set, create one that only this user can read."""
     if settings.get(options.REST_TOKEN_FILE):
-        yield settings
+        yield settings, None
         return
-    folder = tempfile.mkdtemp(prefix="penstock-session-")
+    token = LocalToken()
     try:
-        file = os.path.join(folder, "token")
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-            out.write(secrets.token_urlsafe(32))
-        yield Configuration(settings).set(options.REST_TOKEN_FILE, file)
+        yield Configuration(settings).set(options.REST_TOKEN_FILE, str(token.path)), token
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        token.remove()
 
 
 class _EndingSession(Session):

@@ -42,8 +42,9 @@ class SessionJars:
     def plan(self, jar_id: str, request: facts.RunRequest) -> dict[str, Any]:
         return self._programs.plan(self._spec(jar_id, request))
 
-    def output(self, job_id: str, start: int, most: int) -> LogPart:
-        return self._programs.output_of(job_id).read(start, most)
+    def output(self, job_id: str, start: int, most: int, *, log: bool) -> LogPart:
+        output = self._programs.output_of(job_id)
+        return (output.log if log else output.stdout).read(start, most)
 
     def _spec(self, jar_id: str, request: facts.RunRequest) -> ProgramSpec:
         name, digest = self._store.find(jar_id)

@@ -39,6 +39,7 @@ from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.runner import Runner
+from penstock.taskmanager.watching.task_log import MarkedHandler
 
 if TYPE_CHECKING:
     from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
@@ -169,7 +170,7 @@ class _Process:
         )
         peer.add(functions_of(gateway) | {"suspend": self._suspend, "end_jobs": session.end_jobs})
         threading.Thread(target=self._end_with, args=(session_ended,), name="session-watch", daemon=True).start()
-        _log_to_stdout(settings)
+        _keep_log(settings)
 
     def _next_job_id(self) -> str:
         self._jobs += 1
@@ -242,10 +243,10 @@ def _end_of(error: BaseException) -> ProgramEnd:
     return ProgramEnd("USER_CODE", f"{type(error).__name__}: {error}", location=user_place(error), traceback=text)
 
 
-def _log_to_stdout(settings: Configuration) -> None:
-    """Write all logs of this process to its output, which the session keeps."""
-    handler = logging.StreamHandler(sys.stdout)
+def _keep_log(settings: Configuration) -> None:
+    """Write all logs of this process to its output with a mark, by which the session separates them from what the program prints."""
     log = LogSettings.from_configuration(settings)
+    handler = MarkedHandler()
     handler.setFormatter(record_format(log.format, Redaction.of(settings.to_dict())))
     logging.basicConfig(handlers=[handler], force=True)
     log.apply_levels()

@@ -22,12 +22,14 @@ from typing import Any
 import msgspec
 
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
+from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob, PenstockError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.logs.log_file import LogFile
+from penstock.common.logs.log_settings import LogSettings
+from penstock.common.logs.redaction import Redaction
 from penstock.common.program.bundle import prepared
-from penstock.jobmanager.cluster.executor.executor_output import copy_output
+from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.history.archive import JobArchive, archive_of
@@ -62,7 +64,8 @@ class RunningProgram:
     """Program whose jobs have not ended."""
 
     spec: ProgramSpec
-    output: LogFile
+    output: ExecutorOutput
+    """What it prints, and its log."""
     connection: Connection | None = None
     service: ClusterService | None = None
     pid: int = 0
@@ -112,7 +115,7 @@ class ProgramRunner:
         self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
         self._programs: dict[str, RunningProgram] = {}
         self._by_pid: dict[int, RunningProgram | None] = {}
-        self._outputs: dict[str, LogFile] = {}
+        self._outputs: dict[str, ExecutorOutput] = {}
         """Output of the programs of ended jobs."""
         self._operations: dict[str, facts.Operation] = {}
         """Actions on the jobs of processes that have ended."""
@@ -165,7 +168,7 @@ class ProgramRunner:
         Raises:
             PenstockError: the program cannot be built.
         """
-        program = RunningProgram(spec, LogFile(os.path.join(self._folder, f"plan-{uuid.uuid4().hex}.out")))
+        program = RunningProgram(spec, self._new_output(f"plan-{uuid.uuid4().hex}"))
         self._start(program, plan_only=True)
         with program.changed:
             if not program.changed.wait_for(lambda: program.end is not None, START_S):
@@ -185,7 +188,11 @@ class ProgramRunner:
         with self._lock:
             return list(self._programs.values())
 
-    def output_of(self, job_id: str) -> LogFile:
+    def _new_output(self, name: str) -> ExecutorOutput:
+        conf = Configuration(self._settings)
+        return ExecutorOutput(self._folder, name, LogSettings.from_configuration(conf), Redaction.of(conf.to_dict()))
+
+    def output_of(self, job_id: str) -> ExecutorOutput:
         """Return the output of the program of a job, also after its end.
 
         Raises:
@@ -202,8 +209,9 @@ class ProgramRunner:
         output = self._outputs.pop(job_id, None)
         self._metrics.remove_job(job_id)
         if output is not None and output not in self._outputs.values():
-            for path in glob.glob(f"{glob.escape(output.path)}*"):
-                os.unlink(path)
+            for file in (output.log, output.stdout):
+                for path in glob.glob(f"{glob.escape(file.path)}*"):
+                    os.unlink(path)
 
     def jobs(self) -> list[facts.Job]:
         """Return the jobs of all running programs. A process that does not answer at once is represented by its last answer."""
@@ -266,7 +274,7 @@ class ProgramRunner:
     # --- processes --------------------------------------------------------------------------------------------
 
     def _add(self, spec: ProgramSpec) -> RunningProgram:
-        program = RunningProgram(spec, LogFile(os.path.join(self._folder, f"{spec.id}.out")))
+        program = RunningProgram(spec, self._new_output(spec.id))
         with self._lock:
             if self._closing.is_set():
                 raise Conflict("the session is shutting down", remedy="send the program again when it has restarted")
@@ -292,7 +300,7 @@ class ProgramRunner:
                 pid = self._forks.fork(there, writing)
             finally:
                 os.close(writing)
-        copy_output(os.fdopen(reading, "rb"), "", program.output.write)
+        copy_output(os.fdopen(reading, "rb"), "", program.output.take)
         program.connection, program.service, program.pid = connection, service, pid
         program.started_at = time.monotonic()
         with self._lock:
@@ -470,7 +478,7 @@ def _text(code: int) -> str:
 
 
 def _crash(program: RunningProgram, code: int) -> ProgramEnd:
-    last = program.output.read(-_LAST_OUTPUT, _LAST_OUTPUT).data.decode(errors="backslashreplace").strip()
+    last = program.output.stdout.read(-_LAST_OUTPUT, _LAST_OUTPUT).data.decode(errors="backslashreplace").strip()
     return ProgramEnd(
         Disconnected.code,
         f"the process of the program has ended with {_text(code)}" + (f". End of its output:\n{last}" if last else ""),

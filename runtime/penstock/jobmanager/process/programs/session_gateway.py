@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from penstock.common.stacks.sampling import Place, Sample
     from penstock.metrics.store import MetricStore
 
-_OUTPUT = ".out"
-
 
 class SessionGateway:
     """Gateway to all jobs of a session. `rest.gateway.ClusterGateway` and `rest.insight.JobInsight` describe the methods.
@@ -69,15 +67,14 @@ class SessionGateway:
     def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
         found = list(self._own.logs(task_manager))
         if task_manager is None:
-            outputs = [program.output for program in self._programs.programs()]
-            found += [facts.LogFile(output.name, output.kept, output.modified_at) for output in outputs]
+            for program in self._programs.programs():
+                found += program.output.files.listing()
         return found
 
     def read_log(self, task_manager: str | None, name: str, start: int, most: int) -> LogPart:
-        if task_manager is None and name.endswith(_OUTPUT):
-            for program in self._programs.programs():
-                if program.output.name == name:
-                    return program.output.read(start, most)
+        for program in self._programs.programs() if task_manager is None else ():
+            if any(file.name == name for file in program.output.files.listing()):
+                return program.output.files.read(name, start, most)
         return self._own.read_log(task_manager, name, start, most)
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:

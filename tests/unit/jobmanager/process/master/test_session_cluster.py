@@ -94,12 +94,12 @@ def test_large_records_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_client_without_a_token_is_refused() -> None:
-    with _with_token(Configuration({"rest.port": "0"})) as settings:
+    with _with_token(Configuration({"rest.port": "0"})) as (settings, _):
         file = Path(settings.to_dict()["security.rest.token-file"])
         assert file.stat().st_mode & 0o777 == 0o600
         assert file.parent.stat().st_mode & 0o777 == 0o700
         assert len(file.read_text()) > 30
-    assert not file.parent.exists()
+    assert not file.exists()
 
 
 def test_a_session_without_rest_is_refused() -> None:

@@ -1,0 +1,353 @@
+"""Programs that clients send to a session cluster: one real session with its cluster, and the processes of the programs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+RUNTIME = Path(__file__).parents[4] / "runtime"
+WAIT_S = 60.0
+
+COUNT = """
+import sys
+from penstock.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_collection(range(int(sys.argv[1]))).map(lambda n: (n % 2, n)).key_by(lambda pair: pair[0]).sum(1).print()
+env.execute("count")
+print("the program has ended")
+"""
+
+ENDLESS = """
+import json
+import pathlib
+import sys
+
+from penstock.common import Types, WatermarkStrategy
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from penstock.datastream.state import ValueStateDescriptor
+
+
+class Counts(KeyedProcessFunction):
+    def open(self, ctx):
+        self.number = ctx.get_state(ValueStateDescriptor("number", Types.LONG()))
+
+    def process_element(self, n, ctx):
+        number = (self.number.value() or 0) + 1
+        self.number.update(number)
+        yield n, number
+
+
+env = StreamExecutionEnvironment.get_execution_environment()
+env.enable_checkpointing(300)
+numbers = env.from_source(DataGeneratorSource(lambda n: n, None, 200), WatermarkStrategy.no_watermarks(), "numbers")
+numbers.uid("numbers").key_by(lambda n: n % 2).process(Counts()).uid("counts").print()
+env.execute(sys.argv[1])
+"""
+
+
+@dataclass
+class Session:
+    """A session cluster in a process of its own."""
+
+    folder: Path
+    process: subprocess.Popen[str] | None = None
+    http: httpx.Client = field(default_factory=httpx.Client)
+
+    def start(self) -> None:
+        settings = {
+            "rest.port": "0",
+            "high-availability.storageDir": f"{self.folder}/programs",
+            "execution.checkpointing.dir": f"{self.folder}/checkpoints",
+            "execution.checkpointing.savepoint-dir": f"{self.folder}/savepoints",
+        }
+        command = [sys.executable, "-m", "penstock.cli", "session", "--local"]
+        for key, value in settings.items():
+            command += ["-D", f"{key}={value}"]
+        environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", "")}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.folder)
+        assert self.process.stdout is not None
+        found: dict[str, str] = {}
+        for line in self.process.stdout:
+            if (match := re.match(r"Session cluster at (\S+)", line)) is not None:
+                found["url"] = match[1]
+            if (match := re.match(r"export PENSTOCK_TOKEN_FILE=(\S+)", line)) is not None:
+                token = Path(match[1]).read_text()
+                break
+        self.http = httpx.Client(base_url=found["url"], headers={"Authorization": f"Bearer {token}"}, timeout=120)
+
+    def stop(self, number: int = signal.SIGTERM) -> None:
+        assert self.process is not None
+        self.process.send_signal(number)
+        self.process.wait(60)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.http.close()
+
+    def upload(self, name: str, content: bytes | str) -> str:
+        answer = self.http.post("/jars/upload", files={"jarfile": (name, content)})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["filename"]).rsplit("/", 1)[1]
+
+    def run(self, program: str, *args: str, **body: Any) -> str:
+        answer = self.http.post(f"/jars/{program}/run", json={"programArgsList": list(args), **body})
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["jobid"])
+
+    def state(self, job_id: str) -> str:
+        return str(self.http.get(f"/jobs/{job_id}/status").json().get("status", "unknown"))
+
+    def output(self, job_id: str) -> list[str]:
+        return self.http.get(f"/jobs/{job_id}/output").text.splitlines()
+
+    def wait_until(self, is_true: Callable[[], object], what: str) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not is_true():
+            assert time.monotonic() < deadline, f"{what}: {self.http.get('/jobs/overview').text}"
+            time.sleep(0.05)
+
+    def wait_for(self, job_id: str, state: str) -> None:
+        self.wait_until(lambda: self.state(job_id) == state, f"job {job_id} is {state}")
+
+    def processes(self) -> list[psutil.Process]:
+        """Return the processes of programs."""
+        assert self.process is not None
+        servers = [
+            child for child in psutil.Process(self.process.pid).children() if "fork_server" in " ".join(child.cmdline())
+        ]
+        return [child for server in servers for child in server.children()]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    session = Session(tmp_path_factory.mktemp("session"))
+    session.start()
+    yield session
+    session.stop()
+
+
+def zipped(files: dict[str, str | bytes]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+def wheel(version: str) -> bytes:
+    info = f"tally-{version}.dist-info"
+    return zipped(
+        {
+            "tally.py": f"VERSION = {version!r}\n",
+            f"{info}/METADATA": f"Metadata-Version: 2.1\nName: tally\nVersion: {version}\n",
+            f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+            f"{info}/RECORD": "",
+        }
+    )
+
+
+def test_a_program_runs_to_its_end_and_stays_visible(session: Session) -> None:
+    program = session.upload("count.py", COUNT)
+    job_id = session.run(program, "6")
+    session.wait_for(job_id, "FINISHED")
+    printed = session.output(job_id)
+    assert printed[-1] == "the program has ended"
+    assert sorted(printed[:-1]) == ["(0, 0)", "(0, 2)", "(0, 6)", "(1, 1)", "(1, 4)", "(1, 9)"]
+    assert "job is FINISHED" in session.http.get(f"/jobs/{job_id}/log").text
+    details = session.http.get(f"/jobs/{job_id}").json()
+    assert details["name"] == "count"
+    assert session.http.get(f"/jobs/{job_id}/checkpoints").status_code == 200
+    assert session.http.get(f"/jobs/{job_id}/exceptions").json()["root-exception"] is None
+    listed = {job["jid"]: job["state"] for job in session.http.get("/jobs/overview").json()["jobs"]}
+    assert listed[job_id] == "FINISHED"
+    session.wait_until(lambda: not session.processes(), "the process of the program has ended")
+    assert session.http.get("/overview").json()["slots-available"] > 0
+
+
+def test_two_programs_use_different_versions_of_a_package(session: Session) -> None:
+    job = """
+import tally
+from helper import Seen
+from penstock.datastream import StreamExecutionEnvironment
+
+env = StreamExecutionEnvironment.get_execution_environment()
+print("main", tally.VERSION)
+env.from_collection([1]).key_by(lambda n: n).process(Seen()).print()
+env.execute()
+"""
+    helper = """
+from penstock.datastream import KeyedProcessFunction
+
+
+class Seen(KeyedProcessFunction):
+    def process_element(self, n, ctx):
+        import tally
+        yield "task", tally.VERSION
+"""
+    jobs = {}
+    for version in ("1.0", "2.0"):
+        files: dict[str, str | bytes] = {
+            "job.py": job,
+            "helper.py": helper,
+            "requirements.txt": f"tally=={version}\n",
+            f"wheels/tally-{version}-py3-none-any.whl": wheel(version),
+        }
+        jobs[version] = session.run(session.upload("job.zip", zipped(files)))
+    for version, job_id in jobs.items():
+        session.wait_for(job_id, "FINISHED")
+        assert session.output(job_id) == [f"main {version}", f"('task', '{version}')"]
+
+
+def test_two_programs_that_arrive_at_once_both_run(session: Session) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    program = session.upload("count.py", COUNT)
+    with ThreadPoolExecutor(2) as pool:
+        jobs = list(pool.map(lambda count: session.run(program, count), ("2", "4")))
+    for job_id in jobs:
+        session.wait_for(job_id, "FINISHED")
+    assert [len(session.output(job_id)) for job_id in jobs] == [3, 5]
+
+
+def numbers(lines: list[str]) -> list[int]:
+    return [json.loads(line.replace("(", "[").replace(")", "]"))[0] for line in lines if line.startswith("(")]
+
+
+def counts_are_right(lines: list[str]) -> bool:
+    """Return whether each record has the count that belongs to it: state and positions are of the same checkpoint."""
+    found = [json.loads(line.replace("(", "[").replace(")", "]")) for line in lines if line.startswith("(")]
+    return bool(found) and all(number == n // 2 + 1 for n, number in found)
+
+
+def test_a_killed_process_continues_from_its_checkpoint(session: Session) -> None:
+    job_id = session.run(session.upload("endless.py", ENDLESS), "killed")
+    session.wait_until(lambda: "checkpoint 2 is complete" in session.http.get(f"/jobs/{job_id}/log").text, "checkpoint")
+    (process,) = session.processes()
+    process.kill()
+    session.wait_until(lambda: session.processes() not in ([], [process]), "another process")
+    before = max(numbers(session.output(job_id)))
+    session.wait_until(lambda: max(numbers(session.output(job_id))) > before + 200, "records after the kill")
+    assert counts_are_right(session.output(job_id))
+    session.http.patch(f"/jobs/{job_id}")
+    session.wait_for(job_id, "CANCELED")
+
+
+def test_a_savepoint_stops_a_job_and_starts_another_program(session: Session) -> None:
+    job_id = session.run(session.upload("endless.py", ENDLESS), "stopped")
+    session.wait_until(lambda: len(session.output(job_id)) > 50, "records")
+    request = session.http.post(f"/jobs/{job_id}/stop", json={}).json()["request-id"]
+    outcome: dict[str, Any] = {}
+
+    def is_done() -> bool:
+        outcome.update(session.http.get(f"/jobs/{job_id}/savepoints/{request}").json())
+        return bool(outcome["status"]["id"] == "COMPLETED")
+
+    session.wait_until(is_done, "the savepoint")
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+    assert is_done()  # the outcome is known after the end of the process
+    path = outcome["operation"]["location"]
+    last = max(numbers(session.output(job_id)))
+    changed = session.upload("changed.py", ENDLESS + "# changed\n")
+    second = session.run(changed, "continued", savepointPath=path)
+    session.wait_until(lambda: len(session.output(second)) > 20, "records of the second program")
+    assert min(numbers(session.output(second))) == last + 1
+    assert counts_are_right(session.output(second))
+    session.http.patch(f"/jobs/{second}")
+    session.wait_for(second, "CANCELED")
+
+
+def test_a_session_that_was_killed_runs_its_programs_again(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    session.start()
+    try:
+        job_id = session.run(session.upload("endless.py", ENDLESS), "restarted")
+        session.wait_until(
+            lambda: "checkpoint 2 is complete" in session.http.get(f"/jobs/{job_id}/log").text, "checkpoint"
+        )
+        session.stop(signal.SIGKILL)
+        session.start()
+        session.wait_for(job_id, "RUNNING")
+        session.wait_until(lambda: len(session.output(job_id)) > 50, "records")
+        assert min(numbers(session.output(job_id))) > 0
+        assert counts_are_right(session.output(job_id))
+        session.stop()  # an orderly end keeps the program, too
+        session.start()
+        session.wait_for(job_id, "RUNNING")
+        session.http.patch(f"/jobs/{job_id}")
+        session.wait_for(job_id, "CANCELED")
+        session.stop()
+        session.start()
+        assert session.http.get("/jobs/overview").json()["jobs"] == []
+    finally:
+        session.stop()
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = 1", "has ended without a job"),
+        ("raise ValueError('not today')", "ValueError: not today"),
+        ("import sys; sys.exit(3)", "sys.exit(3)"),
+        ("import no_such_module", "no_such_module"),
+        ("def broken(:", "SyntaxError"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
+    ],
+)
+def test_a_program_without_a_job_is_refused(session: Session, source: str, expected: str) -> None:
+    program = session.upload("bad.py", source)
+    answer = session.http.post(f"/jars/{program}/run")
+    assert answer.status_code == 400, answer.text
+    assert expected in answer.text
+    assert all(name.suffix != ".json" for name in (session.folder / "programs").rglob("programs/*"))
+
+
+def test_the_plan_of_a_program_is_its_graph(session: Session) -> None:
+    program = session.upload("count.py", COUNT)
+    plan = session.http.get(f"/jars/{program}/plan", params={"programArg": "5"}).json()["plan"]
+    assert plan["name"] == "count"
+    assert len(plan["nodes"]) == 2
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+
+
+def test_a_running_program_is_not_deleted(session: Session) -> None:
+    program = session.upload("endless.py", ENDLESS)
+    job_id = session.run(program, "kept")
+    assert session.http.delete(f"/jars/{program}").status_code == 409
+    session.http.patch(f"/jobs/{job_id}")
+    session.wait_for(job_id, "CANCELED")
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+    assert session.http.delete(f"/jars/{program}").status_code == 200
+    assert session.http.post(f"/jars/{program}/run").status_code == 404
+
+
+def test_a_program_that_crashes_again_and_again_fails(session: Session) -> None:
+    crash = ENDLESS + "\n"
+    crash = crash.replace(
+        "env = Stream",
+        "import os, threading, time\n\n\ndef die():\n    time.sleep(0.5)\n    os._exit(9)\n\n\nthreading.Thread(target=die).start()\nenv = Stream",
+        1,
+    )
+    job_id = session.run(session.upload("crash.py", crash), "crashing")
+    session.wait_for(job_id, "FAILED")
+    exceptions = session.http.get(f"/jobs/{job_id}/exceptions").json()
+    assert "exit code 9" in exceptions["root-exception"]
+    assert session.http.get(f"/jobs/{job_id}").json()["state"] == "FAILED"
+    assert session.http.get("/overview").json()["slots-available"] > 0
