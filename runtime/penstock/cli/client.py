@@ -302,7 +302,8 @@ class RestClient:
     def _takes_no_programs(self, status: int) -> RequestFailed:
         return RequestFailed(
             f"the JobManager at {self.url} does not accept programs",
-            remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job",
+            remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job. To run "
+            "the program on this machine, omit -m and unset PENSTOCK_MASTER",
             code="NOT_FOUND",
             status=status,
         )

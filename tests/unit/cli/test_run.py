@@ -19,6 +19,13 @@ ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
+def offline() -> Terminal:
+    """Return a terminal that runs programs on this machine."""
+    return Terminal({})
+
+
+
+@pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()
     monkeypatch.setitem(sys.modules, "penstock.jobmanager.process.launch", fake)
