@@ -24,7 +24,6 @@ def offline() -> Terminal:
     return Terminal({})
 
 
-
 @pytest.fixture
 def launch(monkeypatch: pytest.MonkeyPatch) -> FakeLaunch:
     fake = FakeLaunch()

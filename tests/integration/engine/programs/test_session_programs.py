@@ -66,7 +66,7 @@ env.execute(sys.argv[1])
 
 @dataclass
 class Session:
-    """A session cluster in a process of its own."""
+    """A session cluster in a separate process."""
 
     folder: Path
     process: subprocess.Popen[str] | None = None

@@ -1,1 +1,1 @@
-"""Programs of a session cluster: each runs in a process of its own, which uses the session's Spark cluster."""
+"""Programs of a session cluster. Each program runs in a separate process, which uses the session's Spark cluster."""

@@ -1,7 +1,7 @@
 """The functions of a program's process that the session calls, for REST requests that concern the program's jobs.
 
-They return the engine's own values (`rest.facts`) and plain values. The session converts these to the shapes of REST, so that this process
-need not import REST's packages, and a program can use other versions of them.
+They return the engine's own values (`rest.facts`) and plain values. The session converts them to the shapes of REST. So this process does
+not import REST's packages, and a program can use other versions of these packages.
 """
 
 from __future__ import annotations

@@ -87,8 +87,8 @@ class AttachedClusterProvider:
     def _check(self, settings: JobSettings, *, dataframes: bool) -> None:
         if dataframes:
             raise InvalidJob(
-                "from_spark and to_spark need a Spark session of their own, but the jobs of a session cluster share one",
-                remedy="run the program with `penstock run` without -m, or as a FlinkJob of its own",
+                "from_spark and to_spark need a separate Spark session, but the jobs of a session cluster share one",
+                remedy="run the program with `penstock run` without -m, or as a FlinkJob",
             )
         if settings.runner == options.IN_PROCESS:
             raise InvalidJob(
@@ -103,7 +103,7 @@ class AttachedClusterProvider:
         if of_spark:
             raise InvalidJob(
                 f"{of_spark[0]} is a setting of Spark, which all jobs of a session cluster share",
-                remedy="set it when the session cluster is started, or run the program as a FlinkJob of its own",
+                remedy="set it when the session cluster is started, or run the program as a FlinkJob",
             )
 
     def task_managers(self) -> list[Worker]:

@@ -65,7 +65,7 @@ class RunningProgram:
 
     spec: ProgramSpec
     output: ExecutorOutput
-    """What it prints, and its log."""
+    """Printed output and log of its process."""
     connection: Connection | None = None
     service: ClusterService | None = None
     pid: int = 0
