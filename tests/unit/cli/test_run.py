@@ -6,14 +6,11 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.unit.cli.fake_launch import JOB_ID, FakeLaunch
-
-if TYPE_CHECKING:
-    from tests.unit.cli.terminal import Terminal
+from tests.unit.cli.terminal import Terminal
 
 ROOT = Path(__file__).parents[3]
 

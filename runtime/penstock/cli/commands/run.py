@@ -40,7 +40,7 @@ def run(
     script: Annotated[
         str,
         typer.Argument(
-            metavar="PROGRAM", help="The program: a Python file. With -m also a folder, an archive or a wheel."
+            metavar="PROGRAM", help="The program: a Python file, or for a cluster also a folder, an archive or a wheel."
         ),
     ],
     args: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")] = None,
@@ -80,7 +80,7 @@ def run(
     token_file: TokenFile = None,
     entry: Annotated[
         str | None,
-        typer.Option("-c", "--entry", metavar="FILE.py|MODULE:FUNCTION", help="With -m: the start of the program."),
+        typer.Option("-c", "--entry", metavar="FILE.py|MODULE:FUNCTION", help="Start of a program on a cluster."),
     ] = None,
     files: Annotated[
         list[str] | None,
@@ -88,14 +88,12 @@ def run(
             "-f",
             "--file",
             metavar="PATH",
-            help="With -m: another file or folder that the program needs. Can be repeated.",
+            help="Another file or folder that a program on a cluster needs. Can be repeated.",
         ),
     ] = None,
     requirements: Annotated[
         str | None,
-        typer.Option(
-            "-r", "--requirements", metavar="FILE", help="With -m: requirements.txt with the packages of the program."
-        ),
+        typer.Option("-r", "--requirements", metavar="FILE", help="File with the packages of a program on a cluster."),
     ] = None,
     report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
