@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli.bundles import bundle_of
 from penstock.cli.connection import connect
 from penstock.cli.errors import OperationFailed, RequestFailed, UsageError
 from penstock.common.job_status import GLOBALLY_TERMINAL, JobStatus
@@ -42,6 +41,8 @@ def run_remotely(
     Raises:
         OperationFailed: the job has failed.
     """
+    from penstock.cli.bundles import bundle_of  # a program that runs on this machine does not need it
+
     name, content = bundle_of(program, files, requirements)
     client = connect(master, token_file)
     jar = client.upload_program(name, content)

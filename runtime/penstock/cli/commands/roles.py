@@ -75,7 +75,6 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     app.command("check", cls=SpreadCommand, context_settings=OPTIONS_FIRST)(check)
     app.command("master", cls=SpreadCommand, context_settings=OPTIONS_FIRST)(master)
-    app.command("session")(session)
     app.command("worker")(worker)
 
 
