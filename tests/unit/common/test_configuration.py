@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from penstock.common import Configuration
 from penstock.common.config import options
 from penstock.common.config.option import config_text, parse_list, parse_map
-from penstock.common.config.option_table import OPTIONS, as_markdown
+from penstock.common.config.option_table import FORMER_KEYS, OPTIONS, as_markdown, without_effect
 from penstock.common.configuration import load_configuration, read_configuration_file, set_command_line
 from penstock.common.errors import InvalidJob
+from penstock.metrics.scope import ScopeKind
+from penstock.state.rocksdb import options as rocksdb_options
 
 
 class TestOptions:
@@ -107,6 +109,36 @@ class TestOptions:
         with pytest.raises(InvalidJob, match=f"the option '{key}' does not exist") as caught:
             Configuration({key: "1"})
         assert repr(meant) in caught.value.remedy
+
+    @pytest.mark.parametrize(
+        "key",
+        [*OPTIONS, *FORMER_KEYS, *(f"metrics.scope.{kind.value}" for kind in ScopeKind)]
+        + [f"{rocksdb_options.PREFIX}{name}" for name in rocksdb_options.DEFAULTS]
+        + [
+            "spark.executor.memory",
+            "metrics.reporter.prom.port",
+            "fs.s3a.endpoint",
+            "hadoop.x",
+            "my.threshold",
+            "redis.port",
+        ],
+    )
+    def test_a_key_with_an_effect_or_of_a_program_causes_no_warning(self, key: str) -> None:
+        assert without_effect(key) == ""
+
+    @pytest.mark.parametrize(
+        ("key", "meant"),
+        [
+            ("checkpoint.interval", "execution.checkpointing.interval"),
+            ("checkpoint.dir", "execution.checkpointing.dir"),
+            ("execution.every", ""),
+            ("parallelism", ""),
+        ],
+    )
+    def test_a_key_without_an_effect_is_named(self, key: str, meant: str) -> None:
+        text = without_effect(key)
+        assert text.startswith(f"the configuration key {key!r} has no effect")
+        assert text.endswith(f"Did you mean {meant!r}?" if meant else "no such option exists")
 
     def test_a_misspelt_key_of_the_command_line_names_it_as_the_place(self) -> None:
         with pytest.raises(InvalidJob) as caught:

@@ -100,7 +100,15 @@ def meant_key(key: str) -> str | None:
     return FORMER_KEYS.get(near[0], near[0]) if near else None
 
 
-_OF_REPORTERS = ("metrics.reporter.", "traces.reporter.", "logs.reporter.")
+_FAMILIES = (
+    "spark.",
+    "metrics.reporter.",
+    "traces.reporter.",
+    "logs.reporter.",
+    "metrics.scope.",
+    "state.backend.rocksdb.",
+)
+"""Beginnings of keys that have an effect, although the table has no option for each of them."""
 _NAMESPACES = frozenset(key.partition(".")[0] for key in OPTIONS) - {"spark"}
 _ENDS = {
     ".".join(words[first:]): key
@@ -121,7 +129,7 @@ def without_effect(key: str) -> str:
     >>> [without_effect(key) for key in ("my.threshold", "spark.executor.cores", "metrics.reporter.prom.port", "rest.port")]
     ['', '', '', '']
     """
-    if key in OPTIONS or key in FORMER_KEYS or key.startswith(("spark.", *_OF_REPORTERS)):
+    if key in OPTIONS or key in FORMER_KEYS or key.startswith(_FAMILIES):
         return ""
     near = difflib.get_close_matches(key, _ENDS, n=1, cutoff=ALMOST_EQUAL)
     if not near and key.partition(".")[0] not in _NAMESPACES:
