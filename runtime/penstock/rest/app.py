@@ -88,8 +88,8 @@ def create_app(
     _add_checks(app, access, hosts)
     app.add_middleware(BodyLimit)
     api = APIRouter()
+    api.include_router(cluster_routes(gateway, takes_programs=jars is not None))
     for make in (
-        cluster_routes,
         job_manager_routes,
         task_manager_routes,
         log_routes,

@@ -1,6 +1,6 @@
 // Requests, relative to the path at which the page was served.
 
-export const session = { role: null, csrf: "", token: false, version: "" };
+export const session = { role: null, csrf: "", token: false, version: "", takesPrograms: false };
 let onLogin = () => {};
 export const whenLoggedOut = (handler) => { onLogin = handler; };
 
@@ -15,13 +15,13 @@ export class Refused extends Error {
 
 export const at = (path) => new URL(path.replace(/^\//, ""), document.baseURI).href;
 
-export async function ask(path, { method = "GET", body, signal, raw = false } = {}) {
+export async function ask(path, { method = "GET", body, form, signal, raw = false } = {}) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method !== "GET") headers["X-Penstock-CSRF"] = session.csrf;
   let answer;
   try {
-    answer = await fetch(at(path), { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal, credentials: "same-origin" });
+    answer = await fetch(at(path), { method, headers, body: form || (body === undefined ? undefined : JSON.stringify(body)), signal, credentials: "same-origin" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, ["The JobManager does not respond.", "remedy: check whether the JobManager runs. This page continues when the JobManager responds again"], "");
@@ -35,6 +35,7 @@ export async function ask(path, { method = "GET", body, signal, raw = false } = 
 
 export async function loadSession() {
   Object.assign(session, await ask("session"));
+  if (session.role) session.takesPrograms = (await ask("config")).features["web-submit"];
   return session;
 }
 export async function logIn(token) {

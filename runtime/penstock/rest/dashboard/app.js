@@ -8,7 +8,7 @@ const JOB_PAGES = [["graph", "Job graph"], ["timeline", "Timeline"], ["checkpoin
 const LOADERS = {
   jobs: () => import("./pages/jobs.js"), graph: () => import("./pages/job.js"), timeline: () => import("./pages/timeline.js"), checkpoints: () => import("./pages/checkpoints.js"),
   exceptions: () => import("./pages/exceptions.js"), connectors: () => import("./pages/connectors.js"), state: () => import("./pages/state.js"), configuration: () => import("./pages/configuration.js"),
-  taskmanagers: () => import("./pages/taskmanagers.js"), jobmanager: () => import("./pages/taskmanagers.js"),
+  programs: () => import("./pages/programs.js"), taskmanagers: () => import("./pages/taskmanagers.js"), jobmanager: () => import("./pages/taskmanagers.js"),
 };
 
 let current = null;   // the current page: {close(), job(picture)}
@@ -33,7 +33,7 @@ async function show() {
   const made = await loader();
   if (mine !== turn) return;
   put(main);
-  const title = (JOB_PAGES.find(([name]) => name === page) || [0, page === "taskmanagers" ? "TaskManagers" : page === "jobmanager" ? "JobManager" : "Jobs"])[1];
+  const title = (JOB_PAGES.find(([name]) => name === page) || [0, page === "taskmanagers" ? "TaskManagers" : page === "jobmanager" ? "JobManager" : page === "programs" ? "Programs" : "Jobs"])[1];
   document.title = `${title} · Penstock`;
   try {
     current = await made.default({ main, job, rest, page, picture: () => picture, go: (to) => { location.hash = to; } });
@@ -47,7 +47,7 @@ function drawNav(job, page) {
   put(nav,
     link("#/", "All jobs", page === "jobs"),
     job ? [h("div.group", { id: "nav-job" }, picture ? picture.name : "Job"), ...JOB_PAGES.map(([name, label]) => link(`#/jobs/${job}/${name}`, label, page === name, name === "exceptions" ? "nav-failures" : null))] : [],
-    h("div.group", null, "Cluster"), link("#/taskmanagers", "TaskManagers", page === "taskmanagers"), link("#/jobmanager", "JobManager", page === "jobmanager"));
+    h("div.group", null, "Cluster"), session.takesPrograms ? link("#/programs", "Submit a program", page === "programs") : null, link("#/taskmanagers", "TaskManagers", page === "taskmanagers"), link("#/jobmanager", "JobManager", page === "jobmanager"));
   if (picture) showNav(picture);
 }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
 
 
-def cluster_routes(gateway: ClusterGateway) -> APIRouter:
+def cluster_routes(gateway: ClusterGateway, *, takes_programs: bool = False) -> APIRouter:
     router = APIRouter(tags=["cluster"])
 
     @router.get("/overview", response_model=models.ClusterOverview)
@@ -26,7 +26,7 @@ def cluster_routes(gateway: ClusterGateway) -> APIRouter:
 
     @router.get("/config", response_model=models.DashboardConfiguration)
     def configuration() -> models.DashboardConfiguration:
-        return cluster.dashboard_configuration()
+        return cluster.dashboard_configuration(takes_programs=takes_programs)
 
     @router.delete("/cluster")
     def shut_down(background: BackgroundTasks) -> dict[str, str]:

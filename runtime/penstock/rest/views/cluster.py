@@ -36,7 +36,7 @@ def cluster_overview(cluster: facts.Cluster, jobs: Iterable[facts.Job]) -> model
     )
 
 
-def dashboard_configuration() -> models.DashboardConfiguration:
+def dashboard_configuration(*, takes_programs: bool = False) -> models.DashboardConfiguration:
     now = time.localtime()
     return models.DashboardConfiguration(
         refresh_interval=REFRESH_MS,
@@ -44,6 +44,7 @@ def dashboard_configuration() -> models.DashboardConfiguration:
         timezone_offset=now.tm_gmtoff * 1000,
         flink_version=FLINK_VERSION,
         flink_revision="",
+        features=models.Features(web_submit=takes_programs),
     )
 
 

@@ -4,26 +4,18 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import re
 import signal
-import subprocess
-import sys
-import time
 import zipfile
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
-import psutil
 import pytest
+
+from tests.session_process import SessionProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-RUNTIME = Path(__file__).parents[4] / "runtime"
-WAIT_S = 60.0
 
 COUNT = """
 import sys
@@ -64,81 +56,9 @@ env.execute(sys.argv[1])
 """
 
 
-@dataclass
-class Session:
-    """A session cluster in a separate process."""
-
-    folder: Path
-    process: subprocess.Popen[str] | None = None
-    http: httpx.Client = field(default_factory=httpx.Client)
-
-    def start(self) -> None:
-        settings = {
-            "rest.port": "0",
-            "high-availability.storageDir": f"{self.folder}/programs",
-            "execution.checkpointing.dir": f"{self.folder}/checkpoints",
-            "execution.checkpointing.savepoint-dir": f"{self.folder}/savepoints",
-        }
-        command = [sys.executable, "-m", "penstock.cli", "session", "--local"]
-        for key, value in settings.items():
-            command += ["-D", f"{key}={value}"]
-        environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", "")}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.folder)
-        assert self.process.stdout is not None
-        found: dict[str, str] = {}
-        for line in self.process.stdout:
-            if (match := re.match(r"Session cluster at (\S+)", line)) is not None:
-                found["url"] = match[1]
-            if (match := re.match(r"export PENSTOCK_TOKEN_FILE=(\S+)", line)) is not None:
-                token = Path(match[1]).read_text()
-                break
-        self.http = httpx.Client(base_url=found["url"], headers={"Authorization": f"Bearer {token}"}, timeout=120)
-
-    def stop(self, number: int = signal.SIGTERM) -> None:
-        assert self.process is not None
-        self.process.send_signal(number)
-        self.process.wait(60)
-        assert self.process.stdout is not None
-        self.process.stdout.close()
-        self.http.close()
-
-    def upload(self, name: str, content: bytes | str) -> str:
-        answer = self.http.post("/jars/upload", files={"jarfile": (name, content)})
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["filename"]).rsplit("/", 1)[1]
-
-    def run(self, program: str, *args: str, **body: Any) -> str:
-        answer = self.http.post(f"/jars/{program}/run", json={"programArgsList": list(args), **body})
-        assert answer.status_code == 200, answer.text
-        return str(answer.json()["jobid"])
-
-    def state(self, job_id: str) -> str:
-        return str(self.http.get(f"/jobs/{job_id}/status").json().get("status", "unknown"))
-
-    def output(self, job_id: str) -> list[str]:
-        return self.http.get(f"/jobs/{job_id}/output").text.splitlines()
-
-    def wait_until(self, is_true: Callable[[], object], what: str) -> None:
-        deadline = time.monotonic() + WAIT_S
-        while not is_true():
-            assert time.monotonic() < deadline, f"{what}: {self.http.get('/jobs/overview').text}"
-            time.sleep(0.05)
-
-    def wait_for(self, job_id: str, state: str) -> None:
-        self.wait_until(lambda: self.state(job_id) == state, f"job {job_id} is {state}")
-
-    def processes(self) -> list[psutil.Process]:
-        """Return the processes of programs."""
-        assert self.process is not None
-        servers = [
-            child for child in psutil.Process(self.process.pid).children() if "fork_server" in " ".join(child.cmdline())
-        ]
-        return [child for server in servers for child in server.children()]
-
-
 @pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    session = Session(tmp_path_factory.mktemp("session"))
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionProcess]:
+    session = SessionProcess(tmp_path_factory.mktemp("session"))
     session.start()
     yield session
     session.stop()
@@ -164,7 +84,7 @@ def wheel(version: str) -> bytes:
     )
 
 
-def test_a_program_runs_to_its_end_and_stays_visible(session: Session) -> None:
+def test_a_program_runs_to_its_end_and_stays_visible(session: SessionProcess) -> None:
     program = session.upload("count.py", COUNT)
     job_id = session.run(program, "6")
     session.wait_for(job_id, "FINISHED")
@@ -182,7 +102,7 @@ def test_a_program_runs_to_its_end_and_stays_visible(session: Session) -> None:
     assert session.http.get("/overview").json()["slots-available"] > 0
 
 
-def test_two_programs_use_different_versions_of_a_package(session: Session) -> None:
+def test_two_programs_use_different_versions_of_a_package(session: SessionProcess) -> None:
     job = """
 import tally
 from helper import Seen
@@ -216,7 +136,7 @@ class Seen(KeyedProcessFunction):
         assert session.output(job_id) == [f"main {version}", f"('task', '{version}')"]
 
 
-def test_two_programs_that_arrive_at_once_both_run(session: Session) -> None:
+def test_two_programs_that_arrive_at_once_both_run(session: SessionProcess) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
     program = session.upload("count.py", COUNT)
@@ -237,7 +157,7 @@ def counts_are_right(lines: list[str]) -> bool:
     return bool(found) and all(number == n // 2 + 1 for n, number in found)
 
 
-def test_a_killed_process_continues_from_its_checkpoint(session: Session) -> None:
+def test_a_killed_process_continues_from_its_checkpoint(session: SessionProcess) -> None:
     job_id = session.run(session.upload("endless.py", ENDLESS), "killed")
     session.wait_until(lambda: "checkpoint 2 is complete" in session.http.get(f"/jobs/{job_id}/log").text, "checkpoint")
     (process,) = session.processes()
@@ -250,7 +170,7 @@ def test_a_killed_process_continues_from_its_checkpoint(session: Session) -> Non
     session.wait_for(job_id, "CANCELED")
 
 
-def test_a_savepoint_stops_a_job_and_starts_another_program(session: Session) -> None:
+def test_a_savepoint_stops_a_job_and_starts_another_program(session: SessionProcess) -> None:
     job_id = session.run(session.upload("endless.py", ENDLESS), "stopped")
     session.wait_until(lambda: len(session.output(job_id)) > 50, "records")
     request = session.http.post(f"/jobs/{job_id}/stop", json={}).json()["request-id"]
@@ -275,7 +195,7 @@ def test_a_savepoint_stops_a_job_and_starts_another_program(session: Session) ->
 
 
 def test_a_session_that_was_killed_runs_its_programs_again(tmp_path: Path) -> None:
-    session = Session(tmp_path)
+    session = SessionProcess(tmp_path)
     session.start()
     try:
         job_id = session.run(session.upload("endless.py", ENDLESS), "restarted")
@@ -311,7 +231,7 @@ def test_a_session_that_was_killed_runs_its_programs_again(tmp_path: Path) -> No
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "signal 9"),
     ],
 )
-def test_a_program_without_a_job_is_refused(session: Session, source: str, expected: str) -> None:
+def test_a_program_without_a_job_is_refused(session: SessionProcess, source: str, expected: str) -> None:
     program = session.upload("bad.py", source)
     answer = session.http.post(f"/jars/{program}/run")
     assert answer.status_code == 400, answer.text
@@ -319,7 +239,7 @@ def test_a_program_without_a_job_is_refused(session: Session, source: str, expec
     assert all(name.suffix != ".json" for name in (session.folder / "programs").rglob("programs/*"))
 
 
-def test_the_plan_of_a_program_is_its_graph(session: Session) -> None:
+def test_the_plan_of_a_program_is_its_graph(session: SessionProcess) -> None:
     program = session.upload("count.py", COUNT)
     plan = session.http.get(f"/jars/{program}/plan", params={"programArg": "5"}).json()["plan"]
     assert plan["name"] == "count"
@@ -327,7 +247,7 @@ def test_the_plan_of_a_program_is_its_graph(session: Session) -> None:
     session.wait_until(lambda: not session.processes(), "the end of the process")
 
 
-def test_a_running_program_is_not_deleted(session: Session) -> None:
+def test_a_running_program_is_not_deleted(session: SessionProcess) -> None:
     program = session.upload("endless.py", ENDLESS)
     job_id = session.run(program, "kept")
     assert session.http.delete(f"/jars/{program}").status_code == 409
@@ -338,7 +258,7 @@ def test_a_running_program_is_not_deleted(session: Session) -> None:
     assert session.http.post(f"/jars/{program}/run").status_code == 404
 
 
-def test_a_program_that_crashes_again_and_again_fails(session: Session) -> None:
+def test_a_program_that_crashes_again_and_again_fails(session: SessionProcess) -> None:
     crash = ENDLESS + "\n"
     crash = crash.replace(
         "env = Stream",
