@@ -59,6 +59,8 @@ class Deployment:
     """Whether its new pods are on standby next to the pods of the running incarnation."""
     warm: bool = False
     """Whether the master's pods were started before their job was released (`--when-released`)."""
+    checks: bool = False
+    """Whether the master checks its program before the release (`Incarnation.checks`)."""
     starts_from: Restore | None = None
     """The restore point in the arguments of the master. None means that the arguments have none."""
     service_suffix: str = ""
@@ -222,13 +224,13 @@ class CheckProblem:
 
 @dataclass(frozen=True)
 class CheckPod:
-    """The pod that checks a new revision."""
+    """The pod that checks a new revision: a separate one, or the master of a first deployment."""
 
     name: str
     operation: str
-    state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed", "Overdue", "Interrupted"]
+    state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed", "Overdue", "Interrupted", "NoResult"]
     """Overdue: its program did not end in time. Interrupted: Kubernetes ended it, which says nothing about the
-    program.
+    program. NoResult: the master does not check its program, or has ended before the result.
     """
     problems: tuple[CheckProblem, ...] = ()
     output: str = ""

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from penstock_operator.resources.incarnation import Incarnation
 
 CHECK_SECONDS = 600
+CHECK_VARIABLE = "PENSTOCK_CHECK_BEFORE_RELEASE"
+"""Environment variable that lets a master check its program before the release. An engine without this feature ignores it."""
 _STANDBY_SECONDS = 365 * 86400
 """Value of `minReadySeconds` for pods on standby. It is longer than pods are ever on standby, even if the operator is
 down. If the pods became available, the rollout would remove the running pods.
@@ -81,7 +83,7 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         template=spec.master.pod_template,
         config=_config_map_projection(owner, incarnation),
         service_account=spec.service_account.name or owner.master,
-        env=[_parallelism(owner)],
+        env=[_parallelism(owner), *([{"name": CHECK_VARIABLE, "value": "1"}] if incarnation.checks else [])],
         ports=[
             {"name": "rest", "containerPort": REST_PORT},
             {"name": "spark-master", "containerPort": MASTER_PORT},

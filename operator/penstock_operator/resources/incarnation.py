@@ -49,6 +49,8 @@ class Incarnation:
     """Whether the master starts without a snapshot, and waits until the operator names the snapshot to restore. `restore`
     is then only information for users.
     """
+    checks: bool = False
+    """Whether the master checks its program before the release. Only the master of a first deployment does so."""
     service_suffix: str = ""
     """Suffix of the name of the master's Service. If two incarnations exist, it selects the master that the workers
     connect to. See `SERVICE_SUFFIXES`.

@@ -66,8 +66,23 @@ class Launcher(Protocol):
         job_id: str | None,
         parallelism: int | None,
         configuration: Mapping[str, str],
+        is_admitted: Callable[[], bool] = lambda: True,
     ) -> int:
-        """Run the JobManager of one job until it ends. Return the exit code. Exactly one of the four ways to start must be selected."""
+        """Run the JobManager of one job until it ends. Return the exit code. Exactly one of the four ways to start must be selected.
+
+        `is_admitted` waits for the check of the program, and returns whether the program may run.
+        """
+        ...
+
+    def is_released(self, *, job_id: str, configuration: Mapping[str, str]) -> bool:
+        """Return whether a job that waits for its release was released. Raise `PenstockError` if storage cannot tell."""
+        ...
+
+    def fork_check(self, check: Callable[[], bool]) -> Callable[[], bool]:
+        """Run `check`, which prints its report, in a forked process. Return a function that waits for its result.
+
+        The function raises `PenstockError` if the program ended that process. Call this before the process has threads.
+        """
         ...
 
     def run_session(self, *, configuration: Mapping[str, str], local: bool) -> int:

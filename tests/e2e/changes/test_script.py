@@ -83,6 +83,13 @@ def ready(stack: Stack, generation: int) -> bool:
     return conditions.get("Ready") == "True" and status.get("running", {}).get("generation") == generation
 
 
+def refusal(stack: Stack, name: str) -> str:
+    """Return the message of the condition `Stalled`, or an empty string if the job is not stalled."""
+    job = stack.get("fj", name) or {}
+    found = [c for c in job.get("status", {}).get("conditions", ()) if c["type"] == "Stalled"]
+    return found[0].get("message", "") if found and found[0]["status"] == "True" else ""
+
+
 def counts(records: list[list[Any]], word: str) -> list[int]:
     return sorted(record[1] for record in records if record[0] == word)
 
@@ -217,12 +224,25 @@ def test_a_script_with_an_error_is_refused_and_the_job_runs_on(stack: Stack, wor
     wrong["spec"]["job"]["script"] = "import no_such_module\n"
     stack.cluster.apply(json.dumps(wrong))
 
-    def refused() -> str:
-        job = stack.get("fj", NAME) or {}
-        found = [c for c in job.get("status", {}).get("conditions", ()) if c["type"] == "Stalled"]
-        return found[0].get("message", "") if found and found[0]["status"] == "True" else ""
-
-    wait_until(refused, lambda: missing(stack, "the refusal"), seconds=120)
-    assert "no_such_module" in refused()
+    wait_until(lambda: refusal(stack, NAME), lambda: missing(stack, "the refusal"), seconds=120)
+    assert "no_such_module" in refusal(stack, NAME)
     job = stack.get("fj", NAME) or {}
     assert job["status"]["running"]["jobId"] == before
+
+
+def test_a_first_script_with_an_error_is_refused_and_leaves_no_pods(stack: Stack) -> None:
+    wrong = manifest()
+    wrong["metadata"]["name"] = name = "wrong"
+    wrong["spec"]["job"]["script"] = "import no_such_module\n"
+    stack.cluster.apply(json.dumps(wrong))
+
+    def pods() -> list[dict[str, Any]]:
+        return stack.list("pods", f"penstock.dev/job={name}")
+
+    try:
+        took = wait_until(lambda: refusal(stack, name), stack.operator_log, seconds=120)
+        stack.report.append(f"from kubectl apply of a script with an error to its refusal: {took:.0f} s")
+        assert "no_such_module" in refusal(stack, name)
+        wait_until(lambda: not pods(), lambda: f"pods are left: {pods()}", seconds=60)
+    finally:
+        stack.cluster.kubectl("delete", "fj", name, "--ignore-not-found", "--timeout=120s")

@@ -29,6 +29,8 @@ class Running(Api):
     """Source of the incarnation's state."""
     warm: bool = False
     """Whether the operator started the pods before the previous incarnation stopped. The file `release` next to the checkpoints then names the source of the state."""
+    checks: bool = False
+    """Whether the master has checked the program before the release, because the incarnation is the first deployment."""
     service_suffix: str = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""

@@ -58,7 +58,7 @@ class Operation(Api):
     job_id: str | None = None
     """Job id of the incarnation that the operator starts."""
     standby: str | None = None
-    """Job id of the incarnation whose pods are on standby (upgrade.warmStart)."""
+    """Job id of the incarnation whose pods are on standby (upgrade.warmStart), or wait until the first check has passed."""
     released: bool = False
     """Whether the incarnation on standby may start, from the state in `restore`."""
     trigger_id: str | None = None
@@ -77,6 +77,8 @@ class Operation(Api):
     """Deploy: whether the operator has searched the storage for state of earlier FlinkJobs of this name."""
     accepted: bool = False
     """Whether the API server accepts the objects of the target revision."""
+    checked_apart: bool = False
+    """Deploy: whether a separate pod checks the program, because the master gave no result."""
     fenced: bool = False
     """Whether the operator has fenced off the stopped incarnation. It can then complete no checkpoint, even if one of its pods still runs."""
     take_newest: bool = False

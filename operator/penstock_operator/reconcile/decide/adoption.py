@@ -166,6 +166,7 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
         started_at=ctx.now,
         restored_from=argument or Restore(kind="Latest", reason="unknown, because the running job was adopted"),
         warm=master is not None and master.warm,
+        checks=master is not None and master.checks,
         service_suffix=worker.service_suffix if worker is not None else SERVICE_SUFFIXES[0],
         rest_tls=master.rest_tls if master is not None else rest_tls_secret(spec),
         origin_unknown=True,

@@ -154,6 +154,7 @@ class Context:
             running.parallelism,
             allowed,
             warm=running.warm,
+            checks=running.checks,
             service_suffix=running.service_suffix,
         )
 
@@ -215,8 +216,12 @@ class Context:
         known = {s.job_id for s in self.status.superseded}
         if running is None or running.job_id == successor or running.job_id in known:
             return self
-        retired = Superseded(job_id=running.job_id, revision=running.revision, empty=not running.may_have_checkpoint)
-        known_ones = [*self.status.superseded, retired]
+        return self._retired(
+            Superseded(job_id=running.job_id, revision=running.revision, empty=not running.may_have_checkpoint)
+        )
+
+    def _retired(self, incarnation: Superseded) -> Context:
+        known_ones = [*self.status.superseded, incarnation]
         while (
             len(known_ones) > SUPERSEDED_KEPT
         ):  # drop empty ones first: an old folder may have the last good checkpoint
@@ -331,7 +336,17 @@ class Context:
             }
         )
         history = (entry, *self.status.history)[: self.settings.history]
-        return self.with_status(operation=None, history=history)
+        return self._with_unreleased().with_status(operation=None, history=history)
+
+    def _with_unreleased(self) -> Context:
+        """Return the same context with an incarnation that was never released in the list of former incarnations, so that it is
+        never adopted.
+        """
+        op = self.op
+        job_id = op.job_id if op.checked_apart and op.step == "Check" else op.standby
+        if op.kind != "Deploy" or job_id is None or self.status.running is not None:
+            return self
+        return self._retired(Superseded(job_id=job_id, revision=op.target_revision, empty=True))
 
     def retry(self, reason: str, message: str, **changes: Any) -> Decision:
         """Return the decision to repeat a failed attempt after a pause.

@@ -52,7 +52,7 @@ from penstock_operator.reconcile.decide.operations import STEPS
 from penstock_operator.reconcile.decide.operations.abandon import out_of_date
 from penstock_operator.reconcile.decide.operations.begin import next_operation, unused_parallelism
 from penstock_operator.reconcile.decide.operations.dispose import delete, is_saved
-from penstock_operator.reconcile.decide.operations.prepare import remove_abandoned_standby
+from penstock_operator.reconcile.decide.operations.prepare import release_adopted, remove_abandoned_standby
 from penstock_operator.reconcile.decide.refusals import explain, leftovers
 from penstock_operator.reconcile.decide.restore.beginning import with_origin
 from penstock_operator.reconcile.decide.restore.stopping import FENCED
@@ -171,7 +171,7 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
-    left = remove_abandoned_standby(ctx)
+    left = remove_abandoned_standby(ctx) or release_adopted(ctx)
     if left is not None:
         return left
     ctx = with_failure_record(ctx)

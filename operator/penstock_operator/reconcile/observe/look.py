@@ -55,7 +55,7 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
         ownerless=manifests.ownerless(deployments, owner.uid),
         pods=tuple(p for p in of_job if p.job_id != waiting),
         standby=tuple(p for p in of_job if p.job_id == waiting),
-        check=await _check(own_pods, owner, source),
+        check=await _check(own_pods, owner, source) or await _check_by_master(ctx, own_pods, source),
         leaving=manifests.leaving_checks(own_pods),
         revisions=manifests.revisions([r for r in revisions if manifests.is_made_for(owner, r)]),
         snapshots=tuple(manifests.snapshot(s) for s in snapshots),
@@ -132,3 +132,24 @@ async def _check(pods: list[Manifest], owner: Owner, source: Cluster | WatchedOb
         return manifests.check_pod(newest, None)
     log = await source.log(owner.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
     return manifests.check_pod(newest, log)
+
+
+async def _check_by_master(ctx: Context, pods: list[Manifest], source: Cluster | WatchedObjects) -> CheckPod | None:
+    """Return the master's pod of a first deployment that checks its own program."""
+    op = ctx.status.operation
+    if op is None or (op.kind, op.step) != ("Deploy", "Check") or op.standby is None:
+        return None
+    mine = [p for p in pods if _is_master_of(p, op.standby) and not manifests.pod(p).over]
+    if not mine:
+        return None
+    newest = max(mine, key=lambda p: (p["metadata"].get("creationTimestamp", ""), p["metadata"]["name"]))
+    log = None
+    if manifests.pod(newest).started:
+        log = await source.log(ctx.subject.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
+    return manifests.check_by_master(newest, log, op.id)
+
+
+def _is_master_of(manifest: Manifest, job_id: str) -> bool:
+    labels = manifests.labels_of(manifest)
+    ours = labels.get(ROLE) == "master" and labels.get(INCARNATION) == job_id
+    return ours and "deletionTimestamp" not in manifest["metadata"]

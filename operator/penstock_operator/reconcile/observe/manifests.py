@@ -32,6 +32,7 @@ from penstock_operator.reconcile.observe.troubles import (
     node_trouble,
     pod_trouble,
 )
+from penstock_operator.resources.deployments import CHECK_VARIABLE
 from penstock_operator.resources.memory import LIMIT_OF
 from penstock_operator.resources.names import (
     APPLIED,
@@ -53,6 +54,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 Manifest = dict[str, Any]
+
+
+CHECK_BEGINS = "penstock checks the program before its release"
+"""First line of a check by a master (`penstock.jobmanager.process.master.first_check`)."""
+CHECK_REPORTS = "penstock has checked the program: "
+"""Start of the line with the report of that check."""
 
 
 def labels_of(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -97,10 +104,16 @@ def deployment(manifest: Manifest) -> Deployment:
         trouble=deployment_trouble(manifest),
         standby=STANDBY in marks,
         warm="--when-released" in args,
+        checks=_has_variable(containers, CHECK_VARIABLE),
         starts_from=_starts_from(args),
         service_suffix=_service_suffix_of(labels_of(manifest).get(JOB, ""), args),
         rest_tls=_rest_tls_of(spec.get("template", {}).get("spec", {})),
     )
+
+
+def _has_variable(containers: Iterable[Mapping[str, Any]], name: str) -> bool:
+    main = next((c for c in containers if c.get("name") == MAIN_CONTAINER), {})
+    return any(variable.get("name") == name for variable in main.get("env") or ())
 
 
 def _starts_from(args: list[str]) -> Restore | None:
@@ -219,14 +232,46 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
         return CheckPod(
             name, operation, "Crashed", output=f"{words if state else first_failure(manifest)} {tail}".strip()
         )
+    return _reported(name, operation, report, passed=succeeded, output=(log or words).strip()[-500:])
+
+
+def check_by_master(manifest: Manifest, log: str | None, operation: str) -> CheckPod:
+    """Return the master's pod as the pod that checks its own program. `log` is the log of its running container.
+
+    A master that does not check its program has an older engine. It responds without the first line of a check in its log.
+    """
+    name, container = manifest.get("metadata", {}).get("name", ""), main_container(manifest)
+    state, text = container.get("state", {}), log or ""
+    began = parse_time(state.get("running", {}).get("startedAt"))
+    if (report := _report_of_master(text)) is not None:
+        return _reported(name, operation, report, passed=True, output="")
+    if int(container.get("restartCount", 0)) or "terminated" in state:
+        return CheckPod(name, operation, "NoResult", output=last_output(container, manifest), started=began)
+    if container.get("started") and log is not None and CHECK_BEGINS not in text:
+        return CheckPod(name, operation, "NoResult", output="its engine is older", started=began)
+    now: Literal["Running", "Waiting"] = "Running" if "running" in state else "Waiting"
+    return CheckPod(name, operation, now, trouble=pod_trouble(manifest), started=began)
+
+
+def _report_of_master(log: str) -> dict[str, Any] | None:
+    start = log.find(CHECK_REPORTS)
+    if start < 0:
+        return None
+    try:
+        found = json.loads(log[start + len(CHECK_REPORTS) :].partition("\n")[0])
+    except ValueError:  # the rest of the line is not written yet
+        return None
+    return found if isinstance(found, dict) and "ok" in found else None
+
+
+def _reported(name: str, operation: str, report: Mapping[str, Any], *, passed: bool, output: str) -> CheckPod:
     problems = tuple(_problem(p) for p in report.get("problems", ()) if isinstance(p, dict))
-    passed = bool(report.get("ok")) and succeeded
     return CheckPod(
         name,
         operation,
-        "Passed" if passed else "Refused",
+        "Passed" if report.get("ok") and passed else "Refused",
         problems,
-        output=(log or words).strip()[-500:],
+        output=output,
         state_changes=tuple(_state_change(c) for c in report.get("state_changes", ()) if isinstance(c, dict)),
         not_looked_at=tuple(
             f"operator {unseen.get('operator', '?')}, {unseen.get('statement', '?')}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 from contextlib import redirect_stdout
@@ -20,7 +21,9 @@ from penstock.common.errors import PenstockError
 from penstock.common.logs.redaction import hide_own, traceback_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from penstock.cli.engine import Launcher
 
 Entry = Annotated[
     str,
@@ -28,6 +31,10 @@ Entry = Annotated[
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[-- ARGS]", help="Arguments of the program.")]
 
+BEFORE_RELEASE = "PENSTOCK_CHECK_BEFORE_RELEASE"
+"""Environment variable: a master that waits for its release checks its program first. An engine without this feature ignores it."""
+CHECK_REPORTS = "penstock has checked the program: "
+"""Start of the line with the report of that check. The operator reads it in the log."""
 UIDS_OPTIONS = ("-n", "--allow-non-restored-state")  # as `penstock run` has them
 
 
@@ -127,7 +134,11 @@ def master(
     _check_one_start(
         {"--restore": restore, "--restore-latest": restore_latest, "--fresh": fresh, "--when-released": when_released}
     )
-    code = launcher().run_master(
+    engine, configuration = launcher(), parse_definitions(define)
+    checked: dict[str, Any] = {}
+    if when_released and job_id and os.environ.get(BEFORE_RELEASE):
+        checked["is_admitted"] = _check_in_fork(engine, job_id, entry, args or [], parallelism, configuration)
+    code = engine.run_master(
         entry=entry,
         args=args or [],
         restore=restore,
@@ -137,9 +148,37 @@ def master(
         allow_non_restored_state=allow_non_restored_state or [],
         job_id=job_id,
         parallelism=parallelism,
-        configuration=parse_definitions(define),
+        configuration=configuration,
+        **checked,
     )
     raise typer.Exit(code)
+
+
+def _check_in_fork(
+    engine: Launcher,
+    job_id: str,
+    entry: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    configuration: Mapping[str, str],
+) -> Callable[[], bool]:
+    """Check the program in a separate process. Return a function that waits for it, and returns whether the program may run.
+
+    If storage cannot tell whether the job was released, the master decides itself when it uses storage.
+    """
+
+    def check_program() -> bool:
+        is_known = True
+        try:
+            if engine.is_released(job_id=job_id, configuration=configuration):
+                return True
+        except PenstockError:
+            is_known = False
+        report = _report(entry, args, parallelism, None, [], configuration)
+        typer.echo(f"{CHECK_REPORTS}{json.dumps(report)}")
+        return bool(report["ok"]) or not is_known
+
+    return engine.fork_check(check_program)
 
 
 def worker(
@@ -179,17 +218,28 @@ def check(
     define: Definitions = None,
 ) -> None:
     """Check that a program can be built, and started from a savepoint, without running it. Exit code 1 if it cannot."""
-    with redirect_stdout(sys.stderr):
-        report = _check(
-            entry, args or [], parallelism, against, allow_non_restored_state or [], split_definitions(define)
-        )
-        for found in (*report["problems"], *report["warnings"], *report["state_changes"]):
-            found.update((key, hide_own(found[key])) for key in ("message", "remedy") if found.get(key))
+    report = _report(entry, args or [], parallelism, against, allow_non_restored_state or [], split_definitions(define))
     if output is CheckFormat.json:
         typer.echo(json.dumps(report))
     else:
         _show(report)
     raise typer.Exit(0 if report["ok"] else 1)
+
+
+def _report(
+    entry: str,
+    args: Sequence[str],
+    parallelism: int | None,
+    against: str | None,
+    allow_non_restored_state: Sequence[str],
+    configuration: Mapping[str, str],
+) -> dict[str, Any]:
+    """Return the report without secrets. The program's prints go to stderr."""
+    with redirect_stdout(sys.stderr):
+        report = _check(entry, args, parallelism, against, allow_non_restored_state, configuration)
+        for found in (*report["problems"], *report["warnings"], *report["state_changes"]):
+            found.update((key, hide_own(found[key])) for key in ("message", "remedy") if found.get(key))
+    return report
 
 
 def _check(

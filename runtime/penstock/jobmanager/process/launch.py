@@ -6,6 +6,7 @@ import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.config import options
@@ -122,8 +123,13 @@ def run_master(
     job_id: str | None,
     parallelism: int | None,
     configuration: Mapping[str, str],
+    is_admitted: Callable[[], bool] = lambda: True,
 ) -> int:
-    """Run as the JobManager of one job until it ends. Return the exit code (0 means finished or cancelled)."""
+    """Run as the JobManager of one job until it ends. Return the exit code (0 means finished or cancelled).
+
+    Args:
+        is_admitted: function that waits for the check of the program, and returns whether the program may run.
+    """
     from penstock.jobmanager.process.agreed import spark_secret
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
     from penstock.jobmanager.process.master.master_process import run_master_process
@@ -143,7 +149,37 @@ def run_master(
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
     cluster = MasterClusterProvider(settings)
-    return run_master_process(cluster, submit, settings, program, begin=lambda: cluster.begin(entry))
+    begin = partial(cluster.begin, entry)
+    return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted)
+
+
+def is_released(*, job_id: str, configuration: Mapping[str, str]) -> bool:
+    """Return whether a job that waits for its release was released.
+
+    Raises:
+        StorageError, StorageRefused: storage cannot tell.
+    """
+    from penstock.checkpoint.files.storage import CheckpointStorage
+    from penstock.checkpoint.leadership.release import read_release
+    from penstock.checkpoint.store.retrying_store import RetryPolicy
+    from penstock.jobmanager.job.settings import object_store_options
+
+    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    folder = settings.get(options.CHECKPOINT_DIRECTORY)
+    if folder is None:
+        return False
+    policy = RetryPolicy(retry_for=CHECK_STORAGE_SECONDS)
+    storage = CheckpointStorage(folder, job_id, object_store_options(settings), policy=policy)
+    return read_release(storage) is not None
+
+
+def fork_check(check: Callable[[], bool]) -> Callable[[], bool]:
+    """Run the check in a forked process. See `first_check.fork_check`. The processes share the modules, which are imported before."""
+    import penstock.jobmanager.process.master.master_cluster
+    import penstock.jobmanager.process.master.master_process  # noqa: F401
+    from penstock.jobmanager.process.master import first_check
+
+    return first_check.fork_check(check)
 
 
 def run_session(*, configuration: Mapping[str, str], local: bool) -> int:

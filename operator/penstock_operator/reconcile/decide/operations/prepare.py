@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.actions import ApplyPods, CreateStandby, FenceIncarnation, ReleaseIncarnation
 from penstock_operator.reconcile.decide.refusals import explain
+from penstock_operator.reconcile.decide.restore.beginning import waits_for_release
 from penstock_operator.resources.incarnation import Incarnation, other_service_suffix, worker_count
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ PATIENCE = timedelta(minutes=3)
 
 It is also the maximum time that they are on standby while the operator cannot request the stop of the job.
 """
+RELEASE_PATIENCE = timedelta(seconds=10)
+"""Time in which the release of a first deployment must succeed. After that, its pods start again without a release."""
 END_PATIENCE = timedelta(seconds=20)
 """Time within which a job with a complete savepoint must end. Until then it commits its output and closes its functions."""
 
@@ -164,11 +167,47 @@ def fence_former_incarnation(ctx: Context) -> Decision | None:
 def release_standby(ctx: Context) -> Decision | None:
     """Release the standby incarnation when it has become the running one. Return None if nothing is to be released."""
     op, running, last = ctx.op, ctx.status.running, ctx.seen.last
-    if running is None or not running.warm or op.standby != running.job_id or op.released:
+    if running is None or op.released:
+        return None
+    if not running.warm:
+        return _start_without_release(ctx)
+    if op.standby != running.job_id:
         return None
     if last is not None and last.action == "ReleaseIncarnation":
+        if not last.ok and op.kind == "Deploy" and ctx.now - op.step_since >= RELEASE_PATIENCE:
+            text = f"{last.message}. The operator starts the pods again, which then need no release"
+            ctx = ctx.with_event("NotReleased", text, warning=True)
+            return ctx.with_status(running=running.model_copy(update={"warm": False, "checks": False})).done()
         return ctx.with_op(released=True).done() if last.ok else None
     return ctx.act(ReleaseIncarnation(running.job_id, running.restored_from.path or ""), "releasing the standby pods")
+
+
+def release_adopted(ctx: Context) -> Decision | None:
+    """Release an adopted first deployment whose release was lost with the status. Return None if nothing is to be released.
+
+    Its master proves that no state exists before it, and runs only a program that it has checked.
+    """
+    running, master = ctx.status.running, ctx.seen.master
+    if running is None or master is None or not master.checks or not waits_for_release(ctx):
+        return None
+    if ctx.failed_action("ReleaseIncarnation") is not None:
+        return ctx.done(after=ctx.settings.backoff_first)
+    return ctx.done(ReleaseIncarnation(running.job_id, ""))
+
+
+def _start_without_release(ctx: Context) -> Decision | None:
+    """Start the master of a first deployment again, without the wait for a release that the operator could not write.
+
+    Return None if it does not wait. The new master has the same job id. So it continues from a checkpoint if the release was written
+    after all.
+    """
+    master, incarnation, desired = ctx.seen.master, ctx.running_incarnation, ctx.spec or ctx.effective_spec
+    if ctx.op.kind != "Deploy" or master is None or not master.warm or incarnation is None or desired is None:
+        return None
+    if ctx.failed_action("ApplyPods") is not None:
+        return None
+    workers = requested_workers(ctx) or ctx.running_workers(incarnation.parallelism)
+    return ctx.act(ApplyPods(incarnation, desired, workers), "starting the pods without a release")
 
 
 def remove_abandoned_standby(ctx: Context) -> Decision | None:

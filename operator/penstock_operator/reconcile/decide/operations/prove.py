@@ -10,6 +10,12 @@ from typing import TYPE_CHECKING
 from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.actions import DeleteCheck, RunCheck, TryObjects
 from penstock_operator.reconcile.decide.decision import Decision
+from penstock_operator.reconcile.decide.operations.first_check import (
+    CHECK_TIMEOUT,
+    check_by_master,
+    is_checked_by_master,
+    remove_pods,
+)
 from penstock_operator.reconcile.decide.operations.look_back import look_back
 from penstock_operator.reconcile.decide.refusals import REFUSALS, REVISION_LOST, explain, lost_revision
 from penstock_operator.reconcile.decide.restore.predecessor import LATEST
@@ -21,7 +27,6 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.observation import CheckPod, LeavingCheck
 
-CHECK_TIMEOUT = timedelta(minutes=10)
 CHECK_GONE_AFTER = timedelta(minutes=1)
 """Time after which a check pod that is still being deleted is assumed to be on a node that does not respond."""
 _ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
@@ -66,7 +71,7 @@ def verify(ctx: Context) -> Decision:
 
 
 def check(ctx: Context) -> Decision:
-    """Check the new revision in a separate pod."""
+    """Check the new revision, in a separate pod or by the master of a first deployment."""
     op = ctx.op
     spec = ctx.revision_spec(op.target_revision)
     if spec is None:
@@ -78,6 +83,12 @@ def check(ctx: Context) -> Decision:
         return _try_objects(ctx, spec)
     elif proven or not spec.upgrade.check:
         return ctx.advance()
+    if is_checked_by_master(ctx, spec):
+        found = check_by_master(ctx, spec)
+        return found if isinstance(found, Decision) else _decide_by_check(ctx, found)
+    removal = remove_pods(ctx)
+    if removal is not None:
+        return removal
     pod = ctx.seen.check
     if pod is None:
         return _launch(ctx)

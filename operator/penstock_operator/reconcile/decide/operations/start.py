@@ -67,16 +67,12 @@ def start(ctx: Context) -> Decision:
         ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id), restore=restore)
         op = ctx.op
     if op.standby is not None:
-        return _start_warm(ctx, _incarnation(ctx, spec))
-    former_pods = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
-    if former_pods and _left_behind(ctx):
-        return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
-    if former_pods and ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
-        return ctx.wait(stuck_pods([p.name for p in former_pods]), blocked=PODS_STUCK)
-    if former_pods:
-        return ctx.wait(f"waiting for pods of the former incarnation to end: {former_pods[0].name}")
-    incarnation = _incarnation(ctx, spec)
-    if _deployed(ctx):
+        return _start_warm(ctx, new_incarnation(ctx, spec))
+    former = wait_for_former_pods(ctx)
+    if former is not None:
+        return former
+    incarnation = new_incarnation(ctx, spec)
+    if is_deployed(ctx):
         return _started(ctx, incarnation)
     failure = ctx.failed_action("ApplyPods")
     if failure is not None:
@@ -87,6 +83,19 @@ def start(ctx: Context) -> Decision:
     )
 
 
+def wait_for_former_pods(ctx: Context) -> Decision | None:
+    """Return the decision to remove pods of another incarnation and to wait for their end. Return None if none is left."""
+    op = ctx.op
+    former_pods = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
+    if not former_pods:
+        return None
+    if _left_behind(ctx):
+        return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
+    if ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
+        return ctx.wait(stuck_pods([p.name for p in former_pods]), blocked=PODS_STUCK)
+    return ctx.wait(f"waiting for pods of the former incarnation to end: {former_pods[0].name}")
+
+
 def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
     """Start the incarnation on standby. Its pods exist, and the Deployments are applied normally, which removes the
     former pods.
@@ -94,7 +103,7 @@ def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
     The former pods are fenced, so the operator does not wait for them. The number of pods is that of the standby
     pods. See `prepare`.
     """
-    if _deployed(ctx):
+    if is_deployed(ctx):
         return _started(ctx, incarnation)
     failure = ctx.failed_action("ApplyPods")
     if failure is not None:
@@ -179,10 +188,12 @@ def _retarget(ctx: Context) -> Context:
     return ctx
 
 
-def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
+def new_incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     op = ctx.op
     current = ctx.spec or spec
-    wished = op.target_parallelism if op.kind == "Rollback" and op.target_parallelism else current.job.parallelism
+    # A Deploy has a target if its pods were started before the check has passed.
+    chosen = op.target_parallelism if op.kind in ("Rollback", "Deploy") else None
+    wished = chosen or current.job.parallelism
     warm, before = op.standby == op.job_id, ctx.status.running
     if op.kind == "Recover" and before is not None:  # a later rescale adds workers, if the cluster has capacity
         wished = min(wished, before.parallelism)
@@ -195,11 +206,19 @@ def _incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     allowed = ctx.allowed_to_drop(op.target_revision, spec) if again else current.job.allow_non_restored_state
     service_suffix = other_service_suffix(before.service_suffix) if takes_over and before else SERVICE_SUFFIXES[0]
     return Incarnation(
-        op.target_revision, spec, op.job_id, op.restore, parallelism, allowed, warm=warm, service_suffix=service_suffix
+        op.target_revision,
+        spec,
+        op.job_id,
+        op.restore,
+        parallelism,
+        allowed,
+        warm=warm,
+        checks=warm and op.kind == "Deploy",
+        service_suffix=service_suffix,
     )
 
 
-def _deployed(ctx: Context) -> bool:
+def is_deployed(ctx: Context) -> bool:
     op = ctx.op
     pair = (ctx.seen.master, ctx.seen.worker)
     return all(
@@ -225,6 +244,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         started_at=ctx.now,
         restored_from=incarnation.restore,
         warm=incarnation.warm,
+        checks=incarnation.checks,
         service_suffix=incarnation.service_suffix,
         rest_tls=rest_tls_secret(spec),
         had_checkpoint=incarnation.restore.kind == "Latest",

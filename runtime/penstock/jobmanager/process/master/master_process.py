@@ -35,6 +35,8 @@ EXIT_STORAGE = 74
 """EX_IOERR of sysexits.h: checkpoint storage failed. The Kubernetes operator knows this exit code and the next one."""
 EXIT_FENCED = 75
 """EX_TEMPFAIL of sysexits.h: restart it if it is still needed. The Kubernetes operator knows it (`troubles`)."""
+REFUSED_EXIT_DELAY_S = 60.0
+"""Time in seconds for which a master stays after its check has refused the program. The operator reads the report and removes the pod."""
 STARTED_S = 30.0
 """Time in seconds after which most objects of a start are garbage."""
 GC_ALLOCATIONS = 50_000
@@ -51,6 +53,7 @@ def run_master_process(
     program: Callable[[Session], None],
     stop_requested: threading.Event | None = None,
     begin: Callable[[], object] = lambda: None,
+    is_admitted: Callable[[], bool] = lambda: True,
 ) -> int:
     """Serve REST, run the program, and keep running as the settings require. Return the exit code.
 
@@ -61,6 +64,7 @@ def run_master_process(
         program: function that runs the user's program. Its jobs go to the session.
         stop_requested: event that is set when the process must stop. SIGTERM sets it too.
         begin: function that is called first, after the log files are set up.
+        is_admitted: function that waits for the check of the program, and returns whether the program may run.
     """
     collect_rarely()
     leftovers = threading.Timer(STARTED_S, trim_heap)
@@ -69,7 +73,7 @@ def run_master_process(
     session = Session(provider, submit)
     with master_log(settings) as session.logs:
         begin()
-        return _serve(session, settings, program, stop_requested)
+        return _serve(session, settings, program, stop_requested, is_admitted)
 
 
 def _serve(
@@ -77,6 +81,7 @@ def _serve(
     settings: Configuration,
     program: Callable[[Session], None],
     stop_requested: threading.Event | None,
+    is_admitted: Callable[[], bool],
 ) -> int:
     session.on_line = None
     stop_requested = stop_requested or threading.Event()
@@ -84,6 +89,10 @@ def _serve(
     threading.Thread(target=_suspend_when, args=(stop_requested, session), name="leave", daemon=True).start()
     try:
         with _leaving_on_sigterm(session, stop_requested):
+            if not is_admitted():
+                logger.error("the check has refused the program, which does not run. The report is above")
+                stop_requested.wait(REFUSED_EXIT_DELAY_S)
+                return 1
             try:
                 failure = _run(session, program)
             except StorageError as error:

@@ -87,7 +87,7 @@ def test_a_check_pod_on_a_lost_node_is_replaced() -> None:
 
 def test_a_check_pod_of_an_earlier_flinkjob_on_a_lost_node_is_ignored() -> None:
     async def scenario(world: World) -> None:
-        world.images["job:1"] = Image(check_hangs=True)
+        world.images["job:1"] = Image(check_hangs=True, checks_itself=False)
         world.apply(flinkjob())
         await world.until(lambda: world.cluster.select("Pod", None, {"penstock.dev/role": "check"}) != [])
         await world.run(3)

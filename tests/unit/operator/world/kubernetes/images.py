@@ -22,6 +22,8 @@ class Image:
     """Whether the master's process starts. If not, it ends immediately and repeatedly."""
     supports_standby: bool = True
     """Whether the engine can wait for its release. If not, it ends."""
+    checks_itself: bool = True
+    """Whether a master on standby can check its program. If not, the engine is older."""
     checkpoints: bool = True
     """Whether checkpoints complete while the job runs."""
     savepoints: bool = True

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from penstock_operator.api.pod_template import MAIN_CONTAINER
 from penstock_operator.api.types import format_time
-from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
+from penstock_operator.reconcile.observe.manifests import CHECK_BEGINS, CHECK_REPORTS, labels_of, parse_time
 from penstock_operator.reconcile.observe.terminations import EXIT_STORAGE
+from penstock_operator.resources.deployments import CHECK_VARIABLE
 from penstock_operator.resources.names import INCARNATION, JOB, ROLE
 from tests.unit.operator.world.engine import FakeJob
 from tests.unit.operator.world.kubernetes.images import Image
@@ -237,7 +238,7 @@ class Kubelet(PodFaults):
         ):
             if uid not in self.standby_parallelisms:
                 self.standby_parallelisms[uid] = self._parallelism(pod)
-            self._set(pod, running_status(pod, ready=False))
+            self._check_on_standby(pod, image)
             return
         job = self._start_job(pod, image)
         knows_how = image.supports_standby or "--when-released" not in args
@@ -265,6 +266,27 @@ class Kubelet(PodFaults):
             return
         self.jobs[uid] = job
         self._set(pod, running_status(pod, ready=True))
+
+    def _check_on_standby(self, pod: Manifest, image: Image) -> None:
+        """Let a master on standby check its program, if its environment requests it. The report is in the log one tick later."""
+        name, status = pod["metadata"]["name"], running_status(pod, ready=False)
+        requested = any(v["name"] == CHECK_VARIABLE for v in pod["spec"]["containers"][0]["env"])
+        ran = pod["status"].get("phase") == "Running"
+        if not requested or not ran:
+            self._set(pod, status)
+        elif not image.checks_itself:
+            self.cluster.logs[name] = "the master waits for its release"
+            status["containerStatuses"][0]["started"] = True
+            self._set(pod, status)
+        elif image.check_crashes:
+            ended = {"exitCode": 1, "reason": "Error", "message": "the program ended the process that checks it"}
+            own = {**status["containerStatuses"][0], "restartCount": 1, "lastState": {"terminated": ended}}
+            self._set(pod, {**status, "containerStatuses": [own], "x-restarts": 1})
+        else:
+            report = image.check or {"ok": True, "problems": [], "graph": {}}
+            reported = "" if image.check_hangs else f"hello from the job\n{CHECK_REPORTS}{json.dumps(report)}\n"
+            self.cluster.logs[name] = f"{CHECK_BEGINS}\n{reported}"
+            self._set(pod, status)
 
     def _leave_when_fenced(self, pod: Manifest, job: FakeJob) -> None:
         """Answer SUSPENDED for a minute and end. The container is restarted."""

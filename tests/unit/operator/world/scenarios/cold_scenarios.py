@@ -7,6 +7,7 @@ of the operator or a failure at that call.
 from __future__ import annotations
 
 from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.scenarios.first_scenarios import FIRST_SCENARIOS
 from tests.unit.operator.world.scenarios.scenario import (
     FOREIGN,
     Scenario,
@@ -432,5 +433,6 @@ SCENARIOS = [
         lambda w: w.settled() and w.status()["phase"] == "Finished",
         images={"job:1": Image(ends_at=400)},
     ),
+    *FIRST_SCENARIOS,
     *WARM_SCENARIOS,
 ]
