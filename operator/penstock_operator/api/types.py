@@ -26,7 +26,7 @@ _MANIFEST_NAMES = {
     "requested_savepoints": "askedSavepoints",
     "service_suffix": "door",
 }
-"""Field names in stored objects by attribute, for attributes whose field name is not their own name in camel case."""
+"""Field names in stored objects, by attribute. The field name of any other attribute is its own name in camel case."""
 
 
 def _manifest_name(attribute: str) -> str:

@@ -1,4 +1,5 @@
-"""Housekeeping at rest and while an operation waits. Pure functions. One decision does one of these tasks at most:
+"""Housekeeping of a job while no operation runs, or while one waits. Pure functions. Each decision does at most one of
+these tasks:
 
 - repair objects
 - create snapshots by nonce and on a schedule
@@ -84,7 +85,9 @@ def keep_running(ctx: Context) -> Decision | None:
 
 
 def _report_refusal(ctx: Context) -> Context:
-    """Record that the API server refuses a repair, and when the refusal ends. Other housekeeping continues."""
+    """Record an error if the API server refuses a repair, and remove the error when nothing needs a repair. Other
+    housekeeping continues.
+    """
     failure, error, seen = ctx.failed_action("ApplyPods", "ApplyChildren"), ctx.status.error, ctx.seen
     if failure is not None and failure.code == Unavailable.code and UNREAD in seen.flaws.get("children", ""):
         failure = replace(failure, code=UNREADABLE)
@@ -100,7 +103,7 @@ def _report_refusal(ctx: Context) -> Context:
 
 
 def stray_check(ctx: Context) -> Action | None:
-    """Return the action that deletes a check pod without an operation."""
+    """Return an action that deletes the check pod if the current operation does not use it."""
     pod, op = ctx.seen.check, ctx.status.operation
     if pod is None or (op is not None and op.step == "Check" and pod.operation == op.id):
         return None
@@ -126,8 +129,8 @@ def _expire(ctx: Context) -> Decision | None:
 
 
 def _remove_failed_pods(ctx: Context) -> Decision | None:
-    """Remove the pods of a job that must stay Failed if its master has restarted. The engine keeps no record of a
-    failure, so the restarted master would run the job again.
+    """Remove the pods of a permanently failed job whose master is gone or runs the job again. The engine keeps no record
+    of a failure, so a restarted master runs the job again.
     """
     if not is_permanently_failed(ctx) or not failed_master_is_gone(ctx) or ctx.seen.replicas == 0:
         return None

@@ -38,7 +38,8 @@ REQUEST_TIMEOUT = 20.0
 """Seconds that one request may take, plus one second for every MiB that it transfers."""
 _CONDITIONAL_DRIVERS = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "az", "memory"})
 _WRITES = {"pipe_file": 0, "put_file": 1, "cp_file": 1}
-"""Position of the target argument. Its folder is created first for drivers without an event loop, mostly file systems."""
+"""Position of the target in the arguments of each write. Drivers without an event loop are mostly file systems, so the target's
+folder must exist before the write."""
 DELETE_THREADS = 8
 _memory_lock = threading.RLock()
 

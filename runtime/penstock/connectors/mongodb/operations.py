@@ -1,4 +1,4 @@
-"""The writes of a record: documents, or pymongo's `ReplaceOne`, `UpdateOne` and `DeleteOne`, each for one identified document."""
+"""The writes of a record. Each write is a document or pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`, and changes one document."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """A cluster in one JVM: the driver's JVM runs all tasks. The Python workers are separate processes.
 
-`python job.py` runs on this cluster, except in these cases (`needs_processes`):
+`python job.py` runs on this cluster, except in these cases:
 
-- The job uses DataFrames. Spark runs as many of their tasks at once as an executor has cores.
-- Its settings concern individual TaskManagers.
+- The job uses DataFrames. Spark runs one of their tasks for each core of an executor, and this cluster claims 1,024 cores.
+- The job needs more than 64 slots.
+- Its settings concern individual TaskManagers (`needs_processes`).
 - Its settings contain `penstock.local-cluster: processes`.
 
 A second JVM would take a third of a job's memory and most of its start time, only to isolate processes that end together anyway. A
@@ -30,7 +31,7 @@ from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.failover.crash import MemoryKill
 
 MAX_SLOTS = 64
-"""Maximum number of slots. The JVM can run the tasks of that many slots at once, for up to 16 levels (`jvm/SlotCluster.java`)."""
+"""Maximum number of slots. The JVM runs at most 1,024 tasks at once (`jvm/SlotCluster.java`), enough for 64 slots and a job of 16 levels."""
 _OF_EXECUTORS = "spark.executor."
 _WATCH_S = 0.5
 """Interval of the checks for processes that the system killed because of memory, in seconds."""

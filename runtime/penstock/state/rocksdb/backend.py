@@ -136,9 +136,9 @@ class RocksDBStateBackend:
                 str(self._work_dir / "db"), self._settings, counts=bool(self._reported & TICKERS.keys())
             )
             try:
-                database.family(TIMERS)  # its creation takes RocksDB tens of milliseconds: not at the first barrier
+                database.family(TIMERS)  # takes tens of milliseconds, which must not delay the first barrier
             except BaseException:
-                database.close()  # a restore continues with other files in its place
+                database.close()  # a restore may delete these files and open a new database
                 raise
             self._opened = database
         return self._opened
@@ -360,7 +360,8 @@ class RocksDBStateBackend:
 
 
 class RowSweeper:
-    """A cursor that repeatedly passes through a state's rows. Each access removes a few expired rows that are not read."""
+    """A cursor that repeatedly passes through a state's rows. Each access to the state checks the next few rows, and removes
+    the expired ones."""
 
     def __init__(self, family: Any, codec: Codec, lifetime: Lifetime) -> None:
         self._family = family

@@ -102,7 +102,7 @@ class Restore:
             opened: function that opens the database.
 
         Returns:
-            Its files that are in storage, by name.
+            The files of the database that are already in storage, by name.
         """
         if handles and all(handle["backend"] == BACKEND for handle in handles):
             try:
@@ -134,7 +134,7 @@ class Restore:
             timers = [row for part in parts for row in self._timers(part)]
             clean = [part for part in parts if part.clip(self._settings)]
             if not clean:
-                raise ManifestUnreadable("all of them reach beyond their key groups")
+                raise ManifestUnreadable("all of them still contain other key groups after a compaction")
             files = combine_databases(clean, target)
             database = _open(opened)
             for part in parts:

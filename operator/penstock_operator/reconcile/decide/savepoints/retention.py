@@ -133,6 +133,6 @@ def _oldest(ordered: list[SnapshotObject], kept: int) -> list[SnapshotObject]:
 
 def _completion(snapshot: SnapshotObject) -> tuple[datetime, str]:
     if snapshot.completed_at is None:
-        msg = "only complete ones are compared"
+        msg = "a snapshot without a completion time cannot be sorted by it"
         raise AssertionError(msg)
     return snapshot.completed_at, snapshot.name

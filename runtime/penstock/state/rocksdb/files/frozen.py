@@ -6,15 +6,17 @@ RocksDB's own checkpoint flushes the memory, and writers wait for the flush. Her
    existing files, and records the length of the MANIFEST and the last sequence number.
 2. A separate thread then waits until that memory is flushed, and adds the resulting files.
 
-The files of the flush have only sequence numbers up to the last one, so they contain no later writes. An atomic flush
+The flushed files have only sequence numbers up to the recorded one, so they contain no later writes. An atomic flush
 never combines writes from before and after the moment of the snapshot. New files of compaction are left out, because
 they have the same rows as other files. The MANIFEST of the snapshot is written again and names only these files.
 
 Compaction may remove a tiny flushed file before it is linked. RocksDB may also start another MANIFEST, which does not
-record the order of earlier events. The current files are then sufficient if no later data was flushed. A later flush
-needs a full write buffer or the next snapshot, and the next snapshot waits for this one. Sequence numbers show whether
-a later flush happened. Until the snapshot is complete, compaction is therefore prevented from setting them to zero, and
-from dropping a row together with its later deletion.
+record the order of earlier events. In both cases the snapshot uses the current files of the database, which is correct
+if no later data was flushed. A later flush needs a full write buffer or the next snapshot, and the next snapshot waits
+for this one.
+
+Sequence numbers show whether a later flush happened, so compaction must not set them to zero. It also must not drop a
+row together with a later deletion of this row. `Database.hold` prevents both until the snapshot is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from penstock.state.rocksdb.database import Database
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.02
-"""Pauses between two checks: the first one, because a small flush takes milliseconds, and the longest one."""
+"""The first and the longest pause between two checks. The first one is short, because a small flush takes milliseconds."""
 _CHECK_DISK_REMEDY = "check the disk that state.backend.rocksdb.localdir is on"
 
 
@@ -42,7 +44,7 @@ class FrozenDatabase:
     """Hard links to a database's files in a directory, and the version that they form.
 
     Args:
-        directory: created on the file system of the database.
+        directory: new directory for the links. It must be on the file system of the database.
     """
 
     def __init__(self, database: Database, directory: Path) -> None:
@@ -66,7 +68,7 @@ class FrozenDatabase:
         self._thread.start()
 
     def wait(self) -> None:
-        """Wait until all files of the moment exist, or until the snapshot has failed."""
+        """Wait until all files of the snapshot are linked, or until the snapshot has failed."""
         self._thread.join()
 
     def give_up(self) -> None:
@@ -74,7 +76,7 @@ class FrozenDatabase:
         self._thread.join()
 
     def finish(self) -> tuple[Version, dict[str, bytes]]:
-        """Wait for the files. Return the existing ones, and the small files by name.
+        """Wait for the files. Return the version that they form, and the content of the small files by name.
 
         Raises:
             StorageError: RocksDB cannot write, or has already combined the data with later writes.
