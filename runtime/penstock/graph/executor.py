@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.common.job_execution_result import JobExecutionResult
     from penstock.graph.program import Program
 
-DEFAULT_EXECUTOR = ("penstock.jobmanager.process.session.embedded", "EmbeddedExecutor")
+DEFAULT_EXECUTOR = ("penstock.jobmanager.process.session.default_executor", "DefaultExecutor")
 """Module and class of the executor that runs programs if none is set."""
 
 

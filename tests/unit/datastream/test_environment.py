@@ -337,10 +337,11 @@ class TestExecution:
             ("HASH", "second"),
         ]
 
-    def test_the_default_executor_is_the_embedded_one(self) -> None:
+    def test_the_default_executor_is_the_one_of_python_job(self) -> None:
         from penstock.graph.executor import DEFAULT_EXECUTOR
+        from penstock.jobmanager.process.session.default_executor import DefaultExecutor
 
-        assert DEFAULT_EXECUTOR == ("penstock.jobmanager.process.session.embedded", "EmbeddedExecutor")
+        assert (DefaultExecutor.__module__, DefaultExecutor.__name__) == DEFAULT_EXECUTOR
 
 
 def _add_jars(env: StreamExecutionEnvironment) -> None:

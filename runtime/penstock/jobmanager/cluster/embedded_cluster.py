@@ -61,6 +61,10 @@ class EmbeddedCluster:
         self.spark = SparkCluster(config)
         self._ended = threading.Event()
 
+    def start_jvm(self) -> None:
+        """Start the JVM, and return while it is starting."""
+        self.spark.start_jvm()
+
     def start(self) -> None:
         self.spark.start()
         threading.Thread(target=self._watch, args=(MemoryKills(),), name="penstock-workers", daemon=True).start()

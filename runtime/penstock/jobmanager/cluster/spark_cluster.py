@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -30,6 +31,7 @@ from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput,
 from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session, state_folder
 from penstock.jobmanager.cluster.jvm import class_archive
 from penstock.jobmanager.cluster.jvm import classes as jvm_package
+from penstock.jobmanager.cluster.jvm.driver import DriverJvm, start_driver
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.slot_pool import SlotPool
@@ -53,6 +55,8 @@ EMBEDDED_MEMBER = "worker-0"
 _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
 """Number of characters to show of the output of a JVM that failed to start."""
+END_S = 10.0
+"""Maximum time in seconds for the JVM to end. Later it is killed."""
 LAST_OUTPUT_S = 1.0
 """Maximum time in seconds to read what an ended JVM and its workers have printed."""
 logger = logging.getLogger(__name__)
@@ -86,41 +90,59 @@ class SparkCluster(SparkAccess):
         self.embedded_slots = 0
         """Number of slots, set by the owner, of a cluster whose tasks run in the driver's JVM."""
         self._copying: threading.Thread | None = None
+        self._jvm: DriverJvm | None = None
+        self._settings: dict[str, str] = {}
+        """Spark's settings, from the start of the JVM on."""
         self._launch: Launch | None = None
         self.slots = SlotPool()
 
-    def start(self) -> None:
-        """Start the JVM and the SparkContext.
+    def start_jvm(self) -> None:
+        """Start the JVM, and return while it is starting. It needs as much time as the imports of a job.
 
         Raises:
-            ClusterError: no usable Java was found, or the JVM did not start. The error contains the end of its output.
+            ClusterError: no usable Java was found.
         """
         java_home = find_java()
         os.environ["JAVA_HOME"] = java_home
         os.environ.setdefault("SPARK_SCALA_VERSION", "2.13")
         os.environ["PYSPARK_PYTHON"] = self.config.python
         os.environ["SPARK_LOCAL_DIRS"] = self.config.local_dir
-        from pyspark import SparkConf, SparkContext
-
-        from penstock.jobmanager.cluster.jvm.driver import start_driver
-
-        settings = spark_settings(self.config, self.credentials)
-        environment = self._launch_environment(settings)
+        self._settings = spark_settings(self.config, self.credentials)
         embedded = self.config.embedded
         try:
-            gateway = start_driver(
+            self._jvm = start_driver(
                 java_home,
-                settings,
-                environment,
+                self._settings,
+                self._launch_environment(self._settings),
                 self._private_dir,
                 python=self.config.python if embedded else "",
                 on_output=self._keep_output if embedded else None,
             )
         except Exception as error:
-            raise ClusterError(
-                f"Spark's JVM could not be started with {java_home}: {error}{self._last_output()}",
-                remedy="the lines above have the output of the JVM",
-            ) from error
+            raise self._not_started(error) from error
+
+    def _not_started(self, error: Exception) -> ClusterError:
+        return ClusterError(
+            f"Spark's JVM could not be started with {os.environ['JAVA_HOME']}: {error}{self._last_output()}",
+            remedy="the lines above have the output of the JVM",
+        )
+
+    def start(self) -> None:
+        """Start the JVM, if it was not started before, and the SparkContext.
+
+        Raises:
+            ClusterError: no usable Java was found, or the JVM did not start. The error contains the end of its output.
+        """
+        if self._jvm is None:
+            self.start_jvm()
+        assert self._jvm is not None
+        from pyspark import SparkConf, SparkContext
+
+        settings = self._settings
+        try:
+            gateway = self._jvm.gateway()
+        except Exception as error:
+            raise self._not_started(error) from error
         jvm = gateway.jvm
         self._quiet(jvm)
         jar = jvm_package.build_jar(gateway)
@@ -260,21 +282,29 @@ class SparkCluster(SparkAccess):
             self.context.stop()
             gateway, self.context = self._gateway, None
             gateway.shutdown()
-            process = getattr(gateway, "proc", None)
-            if process is not None:
-                process.stdin.close()
-                process.wait(10)
-                if self.config.embedded:
-                    kill_session(process.pid)
-            if self._copying is not None:
-                self._copying.join(LAST_OUTPUT_S)
             from pyspark import SparkContext
 
             SparkContext._gateway = None
             SparkContext._jvm = None
+        self._end_jvm()
         if self._own_dir is not None:
             self._own_dir.remove()
         shutil.rmtree(self._private_dir, ignore_errors=True)
+
+    def _end_jvm(self) -> None:
+        jvm, self._jvm = self._jvm, None
+        process = None if jvm is None else jvm.process
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if self.config.embedded:
+                kill_session(process.pid)
+        if self._copying is not None:
+            self._copying.join(LAST_OUTPUT_S)
 
 
 def _ignore_error(*_: object) -> None: ...

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
@@ -75,12 +76,13 @@ def test_sparks_launcher_runs_if_the_machine_configures_spark(
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(driver, "launch_gateway", lambda: "by Spark's launcher")
+    by_launcher = SimpleNamespace(proc=None)
+    monkeypatch.setattr("pyspark.java_gateway.launch_gateway", lambda: by_launcher)
     monkeypatch.setattr(driver, "driver_command", lambda *_: ["false"])
     arguments: Any = ("/java", {"spark.driver.memory": "1g"} | settings, {"PYSPARK_SUBMIT_ARGS": ""}, str(tmp_path))
     for python in ("", sys.executable):
         if has_launcher:
-            assert driver.start_driver(*arguments, python=python) == "by Spark's launcher"
+            assert driver.start_driver(*arguments, python=python).gateway() is by_launcher
             continue
         with pytest.raises(driver.DriverNotStarted, match="code 1"):
-            driver.start_driver(*arguments, python=python)
+            driver.start_driver(*arguments, python=python).gateway()

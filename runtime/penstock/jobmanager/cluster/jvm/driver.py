@@ -18,11 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyspark
-from pyspark.java_gateway import launch_gateway
-from pyspark.serializers import UTF8Deserializer, read_int
-
 from penstock.jobmanager.cluster.jvm import class_archive
+from penstock.jobmanager.cluster.jvm.installation import spark_home
 from penstock.jobmanager.cluster.python_daemon import start_with_warm_daemon
 
 MODULE_OPTIONS = (
@@ -85,56 +82,84 @@ def start_driver(
     *,
     python: str = "",
     on_output: Callable[[Any], object] | None = None,
-) -> Any:
-    """Start the JVM and return PySpark's gateway.
+) -> DriverJvm:
+    """Start the JVM.
 
     Args:
         settings: Spark's settings. This function uses those of the driver's JVM.
         environment: variables in addition to this process's. It must contain `PYSPARK_SUBMIT_ARGS`.
-        folder: directory that only this user can read.
+        folder: directory that only this user can read, and that the caller deletes.
         python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty means that the JVM runs no tasks.
         on_output: function that is called when the JVM has started, with a stream of the output of the JVM and its child processes. None
             means that they use this process's output.
-
-    Raises:
-        DriverNotStarted: the JVM ended before a connection was possible.
     """
     if not _is_as_installed(settings):
-        with _variables(environment):
-            return launch_gateway()
-    with tempfile.TemporaryDirectory(prefix="gateway-", dir=folder) as place:
-        connection_file = os.path.join(place, "told")
-        start = partial(subprocess.Popen, stdin=subprocess.PIPE, start_new_session=True)
-        if on_output is not None:
-            start = partial(start, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        of_jvm = {
-            **os.environ,
-            **environment,
-            "SPARK_HOME": _home(),
-            "SPARK_SCALA_VERSION": "2.13",
-            "SPARK_CONNECT_MODE": "0",
-            "PYTHONHASHSEED": "0",
-            "_PYSPARK_DRIVER_CONN_INFO_PATH": connection_file,
-        }
-        command = driver_command(java_home, settings, environment["PYSPARK_SUBMIT_ARGS"])
-        process = (
-            start_with_warm_daemon(command, of_jvm, folder, python, start) if python else start(command, env=of_jvm)
-        )
-        if on_output is not None:
-            on_output(process.stdout)
-        while process.poll() is None and not os.path.isfile(connection_file):
+        return DriverJvm(None, "", environment)
+    connection_file = os.path.join(tempfile.mkdtemp(prefix="gateway-", dir=folder), "told")
+    start = partial(subprocess.Popen, stdin=subprocess.PIPE, start_new_session=True)
+    if on_output is not None:
+        start = partial(start, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    of_jvm = {
+        **os.environ,
+        **environment,
+        "SPARK_HOME": _home(),
+        "SPARK_SCALA_VERSION": "2.13",
+        "SPARK_CONNECT_MODE": "0",
+        "PYTHONHASHSEED": "0",
+        "_PYSPARK_DRIVER_CONN_INFO_PATH": connection_file,
+    }
+    command = driver_command(java_home, settings, environment["PYSPARK_SUBMIT_ARGS"])
+    process = start_with_warm_daemon(command, of_jvm, folder, python, start) if python else start(command, env=of_jvm)
+    if on_output is not None:
+        on_output(process.stdout)
+    return DriverJvm(process, connection_file, environment)
+
+
+class DriverJvm:
+    """Driver's JVM, from its start on. PySpark is imported while the JVM starts.
+
+    Args:
+        process: the JVM. None means that Spark's script starts it.
+        connection_file: file in which the JVM writes how to connect.
+    """
+
+    def __init__(
+        self, process: subprocess.Popen[Any] | None, connection_file: str, environment: Mapping[str, str]
+    ) -> None:
+        self.process = process
+        self._connection_file = connection_file
+        self._environment = environment
+
+    def gateway(self) -> Any:
+        """Wait until the JVM has started, and return PySpark's gateway.
+
+        Raises:
+            DriverNotStarted: the JVM ended before a connection was possible.
+        """
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.serializers import UTF8Deserializer, read_int
+
+        process = self.process
+        if process is None:
+            with _variables(self._environment):
+                gateway = launch_gateway()
+            self.process = gateway.proc
+            return gateway
+        while process.poll() is None and not os.path.isfile(self._connection_file):
             time.sleep(_POLL_S)
-        if not os.path.isfile(connection_file):
+        if not os.path.isfile(self._connection_file):
             raise DriverNotStarted(f"it has ended with code {process.returncode}")
-        with open(connection_file, "rb") as file:
+        with open(self._connection_file, "rb") as file:
             port, secret = read_int(file), UTF8Deserializer().loads(file)
-    gateway = connect_to_driver(port, secret)
-    gateway.proc = process
-    return gateway
+        gateway = connect_to_driver(port, secret)
+        gateway.proc = process
+        return gateway
 
 
 def connect_to_driver(port: int, secret: str) -> Any:
     """Return PySpark's gateway to a driver that runs on this machine."""
+    from pyspark.java_gateway import launch_gateway
+
     with _variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
         return launch_gateway()
 
@@ -156,7 +181,7 @@ def driver_command(java_home: str, settings: Mapping[str, str], submit_arguments
 
 
 def _home() -> str:
-    return str(Path(pyspark.__file__).parent)
+    return str(spark_home())
 
 
 def _is_as_installed(settings: Mapping[str, str]) -> bool:

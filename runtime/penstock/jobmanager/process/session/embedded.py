@@ -15,20 +15,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from penstock.common.config import options
-from penstock.common.config.memory import (
-    DEFAULT_HEAP_PER_SLOT,
-    MIB,
-    job_manager_memory,
-    jvm_heap,
-    task_manager_memory,
-)
 from penstock.common.configuration import Configuration
 from penstock.common.credentials.local_token import dashboard_link
 from penstock.common.errors import NotEnoughSlots
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
-from penstock.common.logs.log_settings import LogSettings
-from penstock.common.logs.redaction import Redaction
 from penstock.common.program.import_path import import_path
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question, records_of_processes, sample_processes
@@ -39,6 +30,7 @@ from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.embedded_rest import EmbeddedRest
+from penstock.jobmanager.process.session.local_clusters import ClusterAhead, ClusterNeeds, new_local_cluster
 from penstock.jobmanager.process.session.process_log import program_console, program_log
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import TASK_MANAGER as IN_PROCESS
@@ -51,7 +43,6 @@ from penstock.taskmanager.watching.places import place_of
 if TYPE_CHECKING:
     from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
     from penstock.jobmanager.cluster.local_cluster import LocalCluster
-    from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
 
 class LocalClusterProvider:
@@ -63,6 +54,8 @@ class LocalClusterProvider:
 
     def __init__(self) -> None:
         self.cluster: LocalCluster | EmbeddedCluster | None = None
+        self.ahead: ClusterAhead | None = None
+        """Cluster that starts while the first job is prepared."""
         self._starting = threading.Lock()
         """Lock for the start: a session may receive several programs at once, and a process can have only one SparkContext."""
         self.least_workers = 0
@@ -107,39 +100,19 @@ class LocalClusterProvider:
         """Return the cluster of this process. The first program starts it, and others wait for the start."""
         with self._starting:
             if self.cluster is None:
-                cluster = self._configured(slots, settings, dataframes=dataframes)
+                needs = ClusterNeeds(slots, self.least_workers, dataframes=dataframes)
+                cluster = self._ahead(settings, needs) or new_local_cluster(settings, needs)
                 cluster.start()
                 self.cluster = cluster
             return self.cluster
 
-    def _configured(self, slots: int, settings: JobSettings, *, dataframes: bool) -> LocalCluster | EmbeddedCluster:
-        from penstock.jobmanager.cluster.embedded_cluster import MAX_SLOTS
-        from penstock.jobmanager.cluster.python_daemon import environment_for
-        from penstock.jobmanager.cluster.spark_settings import ClusterConfig
-
-        conf = Configuration(settings.configuration)
-        config = ClusterConfig(
-            python_path=settings.python_path,
-            executor_memory_mb=_heap_mb(conf, 1),
-            driver_memory_mb=jvm_heap(job_manager_memory(conf).heap) // MIB,
-        )
-        config.log, config.redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
-        config.extra_conf = {k: v for k, v in settings.configuration.items() if k.startswith("spark.")}
-        config.environment |= environment_for(settings.checkpoint_dir)
-        one_jvm = conf.get(options.LOCAL_CLUSTER) == options.ONE_JVM and not dataframes and slots <= MAX_SLOTS
-        return self._new_cluster(config, conf, slots, one_jvm=one_jvm)
-
-    def _new_cluster(
-        self, config: ClusterConfig, conf: Configuration, slots: int, *, one_jvm: bool
-    ) -> LocalCluster | EmbeddedCluster:
-        from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster, needs_processes
-        from penstock.jobmanager.cluster.local_cluster import LocalCluster
-
-        if one_jvm and not self.least_workers and not needs_processes(conf.to_dict()):
-            config.driver_memory_mb = max(config.driver_memory_mb + config.executor_memory_mb, _heap_mb(conf, slots))
-            return EmbeddedCluster(config)
-        per_worker = conf.get(options.TASK_SLOTS) if conf.contains_key(options.TASK_SLOTS.key) else None
-        return LocalCluster(slots_per_worker=per_worker, config=config, heap_mb=partial(_heap_mb, conf))
+    def _ahead(self, settings: JobSettings, needs: ClusterNeeds) -> EmbeddedCluster | None:
+        """Return the cluster whose JVM is already starting, if it fits the job. Stop it otherwise."""
+        ahead, self.ahead = self.ahead, None
+        if ahead is None or ahead.fits(settings, needs):
+            return None if ahead is None else ahead.cluster
+        ahead.cluster.stop()
+        return None
 
     def _make_slots(self, cluster: LocalCluster | EmbeddedCluster, runner: Runner, count: int) -> None:
         """Make `count` slots available to this job, in addition to those of other jobs."""
@@ -172,20 +145,14 @@ class LocalClusterProvider:
         return self.cluster.spark.readings() if task_manager is None else self.cluster.readings(task_manager)
 
     def stop(self) -> None:
+        ahead, self.ahead = self.ahead, None
+        if ahead is not None:
+            ahead.cluster.stop()
         if self.cluster is not None:
             self.cluster.stop()
             self.cluster = None
             for folder in self._state_folders:
                 sweep_state(folder)
-
-
-def _heap_mb(conf: Configuration, slots: int) -> int:
-    """Return the heap of an executor with that many slots. Configured sizes are those of a TaskManager with the configured number of slots.
-    An executor with more slots gets more.
-    """
-    configured = task_manager_memory(conf)
-    more = max(0, slots - configured.slots)
-    return jvm_heap(configured.heap + more * DEFAULT_HEAP_PER_SLOT) // MIB
 
 
 READ_OUTCOME_S = 3.0

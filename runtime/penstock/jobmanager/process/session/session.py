@@ -22,9 +22,7 @@ from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.program.archives import working_folder
 from penstock.common.program.bundle import Bundle
-from penstock.common.program.import_path import import_path
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
@@ -41,6 +39,7 @@ from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.dispatcher import Dispatcher
+from penstock.jobmanager.process.session.program_settings import settings_of
 from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.validation.sink_settings import check_borders
 
@@ -131,12 +130,7 @@ class Session:
         """Check the program, find slots and start the job. Wait until it is accepted or refused."""
         submit_options = self.submit_options
         self._warn_of_settings(program)
-        settings = JobSettings.from_configuration(program.configuration)
-        archives = Configuration(program.configuration).get(options.PYTHON_ARCHIVES)
-        settings = replace(settings, working_folder=working_folder(archives), bundle=self.bundle)
-        if program.user_script is not None:
-            settings.python_path.append(os.path.dirname(os.path.abspath(program.user_script)))
-        settings.python_path.extend(entry for entry in import_path() if entry not in settings.python_path)
+        settings = replace(settings_of(program), bundle=self.bundle)
         master_options = JobMasterOptions(
             restore_path=submit_options.restore_path or settings.recovery_path,
             fresh=submit_options.fresh,

@@ -12,6 +12,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
+from penstock.jobmanager.process.session import embedded
 from penstock.jobmanager.process.session.embedded import LocalClusterProvider
 
 SETTINGS = JobSettings.from_configuration({})
@@ -51,7 +52,7 @@ def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(SlowCluster, "starts", 0)
     if request.param == "local":
         monkeypatch.setattr("penstock.jobmanager.runners.pipelined_runner.create_runner", fake_runner)
-        monkeypatch.setattr(LocalClusterProvider, "_new_cluster", lambda *_, **__: SlowCluster())
+        monkeypatch.setattr(embedded, "new_local_cluster", lambda *_: SlowCluster())
         monkeypatch.setattr(LocalClusterProvider, "_make_slots", lambda *_: None)
         return LocalClusterProvider()
     monkeypatch.setattr("penstock.jobmanager.process.master.master_cluster.create_runner", fake_runner)
@@ -78,7 +79,7 @@ def test_a_cluster_that_failed_to_start_does_not_count_as_running(monkeypatch: p
         def start(self) -> None:
             raise ClusterError("no usable Java")
 
-    monkeypatch.setattr(LocalClusterProvider, "_new_cluster", lambda *_, **__: Broken())
+    monkeypatch.setattr(embedded, "new_local_cluster", lambda *_: Broken())
     provider = LocalClusterProvider()
     for _ in range(2):
         with pytest.raises(ClusterError, match="no usable Java"):

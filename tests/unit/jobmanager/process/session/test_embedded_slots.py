@@ -7,11 +7,13 @@ from typing import cast
 
 import pytest
 
-from penstock.common.configuration import Configuration
+from penstock.common.config.memory import DEFAULT_DRIVER_HEAP, DEFAULT_HEAP, MIB
 from penstock.common.errors import NotEnoughSlots
 from penstock.jobmanager.cluster.embedded_cluster import MAX_SLOTS, EmbeddedCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
+from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.embedded import LocalClusterProvider
+from penstock.jobmanager.process.session.local_clusters import ClusterNeeds, new_local_cluster
 from penstock.jobmanager.runners.runner import Runner
 
 
@@ -28,10 +30,11 @@ def test_a_refused_rescale_leaves_other_jobs_their_slots() -> None:
 
 
 def test_the_heap_of_one_jvm_grows_with_the_slots_of_the_first_job() -> None:
-    provider, conf = LocalClusterProvider(), Configuration({})
-    configs = [ClusterConfig(driver_memory_mb=640, executor_memory_mb=512) for _ in range(3)]
-    for config, slots in zip(configs, (1, 4, MAX_SLOTS), strict=True):
-        provider._new_cluster(config, conf, slots, one_jvm=True).stop()
-    few, some, most = (config.driver_memory_mb for config in configs)
-    assert few == some == 640 + 512
+    heaps = []
+    for slots in (1, 4, MAX_SLOTS):
+        cluster = new_local_cluster(JobSettings.from_configuration({}), ClusterNeeds(slots))
+        heaps.append(cluster.spark.config.driver_memory_mb)
+        cluster.stop()
+    few, some, most = heaps
+    assert few == some == (DEFAULT_DRIVER_HEAP + DEFAULT_HEAP) // MIB
     assert most > 10 * few
