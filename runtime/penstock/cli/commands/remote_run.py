@@ -105,7 +105,8 @@ def check_remote_options(*, in_process: bool) -> None:
     """Check that no option was given that has no meaning on a cluster."""
     if in_process:
         raise UsageError(
-            "--in-process runs the job in this process, and -m on a cluster", remedy="pass only one of them"
+            "--in-process runs the job in this process, and -m on a cluster",
+            remedy="pass only one of them. PENSTOCK_MASTER counts as -m",
         )
 
 

@@ -236,9 +236,7 @@ def _detach(arguments: RunArguments) -> None:
     typer.echo(f"Job has been submitted with JobID {found['job_id']}")
     typer.echo(f"Its process id is {child.pid}. Its log is {log}")
     if found["url"] and found["url"] != DEFAULT_MASTER:
-        typer.echo(
-            f"Its JobManager is at {found['url']}. Pass this address to other commands with -m or PENSTOCK_MASTER"
-        )
+        typer.echo(f"Its JobManager is at {found['url']}. Pass this address to other commands with -m")
 
 
 def _ended(script: str, code: int, log: Path) -> str:
