@@ -29,6 +29,8 @@ CLAIMS = Path("/run/penstock-devcluster")
 """One file per number in use, with the state directory of its cluster. The directory is removed with the last file."""
 
 CGROUPS = Path("/sys/fs/cgroup")
+SHARES_OF_CORE_V1, WEIGHT_OF_CORE_V2 = 1024, 100
+"""The weight of one process of normal priority."""
 CONTROLLERS_V1 = ("cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio", "pids", "systemd")
 
 
@@ -129,12 +131,18 @@ def _remove_directories(claims: Path) -> None:
 
 
 def make_cgroups(plan: Plan) -> None:
-    """Create the parent cgroup of the pods in each hierarchy of the machine."""
+    """Create the parent cgroup of the pods in each hierarchy of the machine.
+
+    Its weight is that of the pods of a real node: one process of normal priority for each core. If the weight were the default, all
+    pods together would get as much CPU time as one other process of the machine.
+    """
+    cores = os.cpu_count() or 1
     if is_cgroup_v2():
         group = CGROUPS / plan.link
         group.mkdir(exist_ok=True)
         enabled = " ".join(f"+{name}" for name in (group / "cgroup.controllers").read_text().split())
         (group / "cgroup.subtree_control").write_text(enabled)
+        (group / "cpu.weight").write_text(str(WEIGHT_OF_CORE_V2 * cores))
         return
     for controller in CONTROLLERS_V1:
         hierarchy = CGROUPS / controller
@@ -142,6 +150,8 @@ def make_cgroups(plan: Plan) -> None:
             continue
         group = hierarchy / plan.link
         group.mkdir(exist_ok=True)
+        if controller == "cpu":
+            (group / "cpu.shares").write_text(str(SHARES_OF_CORE_V1 * cores))
         if controller == "cpuset":
             # a new cpuset group is empty, and accepts no process until its values are set
             for name in ("cpuset.cpus", "cpuset.mems"):

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tools import processes
-from tools.devcluster import components, nodeconfig, plan, preflight, store
+from tools.devcluster import components, host, nodeconfig, plan, preflight, store
 from tools.devcluster.plan import NUMBERS, Plan, Ports
 from tools.errors import ToolError, Unsupported
 
@@ -77,6 +77,24 @@ def test_node_changes_nothing_that_the_kernel_has_only_once(tmp_path: Path) -> N
     assert proxy["conntrack"] == {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"}
     kubelet = json.loads((tmp_path / "conf" / "kubelet.yaml").read_text())
     assert kubelet["cgroupRoot"] == "/penstock-dev0"
+
+
+@pytest.mark.parametrize(
+    ("unified", "file", "weight"),
+    [(False, "cpu/penstock-dev0/cpu.shares", "3072"), (True, "penstock-dev0/cpu.weight", "300")],
+)
+def test_pods_have_the_weight_of_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unified: bool, file: str, weight: str
+) -> None:
+    monkeypatch.setattr(host, "CGROUPS", tmp_path)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    (tmp_path / "cpu").mkdir()
+    if unified:
+        (tmp_path / "cgroup.controllers").write_text("cpu memory")
+        (tmp_path / "penstock-dev0").mkdir()
+        (tmp_path / "penstock-dev0" / "cgroup.controllers").write_text("cpu memory")
+    host.make_cgroups(planned(tmp_path))
+    assert (tmp_path / file).read_text() == weight
 
 
 def test_program_image_depends_only_on_the_program(tmp_path: Path) -> None:
