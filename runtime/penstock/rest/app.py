@@ -28,7 +28,7 @@ from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.dashboard import dashboard_routes, state_routes
 from penstock.rest.routes.edges import edge_routes
-from penstock.rest.routes.jars import jar_routes
+from penstock.rest.routes.jars import jar_routes, runs_program
 from penstock.rest.routes.jobs import job_routes
 from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
@@ -145,7 +145,8 @@ def _add_checks(app: FastAPI, access: Access, hosts: AllowedHosts | None) -> Non
                 hosts.check(request.headers.get("host"))
             check_origin(request.method, request.headers)
             if not is_open(request.url.path):
-                access.check(access.identify(request.headers, request.cookies), request.method, request.headers)
+                method = "POST" if runs_program(request.url.path) else request.method
+                access.check(access.identify(request.headers, request.cookies), method, request.headers)
         except PenstockError as error:
             return _failure(http_status(error), error_lines(error), error.code)
         return await call_next(request)

@@ -26,6 +26,15 @@ Start = Annotated[
 ]
 
 
+def runs_program(path: str) -> bool:
+    """Return whether a request to the path runs code of a program, also if its method only reads.
+
+    >>> runs_program("/jars/1_job.py/plan"), runs_program("/jobs/1/plan")
+    (True, False)
+    """
+    return path.removeprefix("/v1").startswith("/jars/") and path.rstrip("/").endswith("/plan")
+
+
 def jar_routes(jars: Jars) -> APIRouter:
     router = APIRouter(tags=["programs"])
 

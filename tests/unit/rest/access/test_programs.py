@@ -55,3 +55,19 @@ def test_a_reader_cannot_send_a_program(programs: Mock, tmp_path: Path) -> None:
 
 def test_other_jobmanagers_accept_no_programs() -> None:
     assert TestClient(create_app(FakeGateway())).post("/programs", content=b"program").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/jars/1_job.py/plan", "/v1/jars/1_job.py/plan", "/jars/1_job.py/plan/"])
+def test_a_reader_cannot_run_a_program_by_asking_for_its_plan(tmp_path: Path, path: str) -> None:
+    (tmp_path / "token").write_text("change")
+    (tmp_path / "reader").write_text("look")
+    token, reader = TokenFile(str(tmp_path / "token")), TokenFile(str(tmp_path / "reader"))
+    jars = Mock()
+    jars.plan.return_value = {}
+    jars.jars.return_value = []
+    client = TestClient(create_app(FakeGateway(), token, reader=reader, jars=jars))
+    looking = {"Authorization": "Bearer look"}
+    assert client.get("/jars", headers=looking).status_code == 200
+    assert client.get(path, headers=looking).status_code == 403
+    assert not jars.plan.called
+    assert client.get("/jars/1_job.py/plan", headers={"Authorization": "Bearer change"}).status_code == 200
