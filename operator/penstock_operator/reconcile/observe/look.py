@@ -146,7 +146,7 @@ async def _check_by_master(ctx: Context, pods: list[Manifest], source: Cluster |
     log = None
     if manifests.pod(newest).started:
         log = await source.log(ctx.subject.namespace, newest["metadata"]["name"], MAIN_CONTAINER, LOG_BYTES)
-    return manifests.check_by_master(newest, log, op.id)
+    return manifests.check_by_master(newest, log, op.id, ctx.now)
 
 
 def _is_master_of(manifest: Manifest, job_id: str) -> bool:

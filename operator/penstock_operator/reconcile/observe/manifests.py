@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from penstock_operator.api.flinksnapshot import parse_snapshot_status
@@ -58,6 +58,8 @@ Manifest = dict[str, Any]
 
 CHECK_BEGINS = "penstock checks the program before its release"
 """First line of a check by a master (`penstock.jobmanager.process.master.first_check`)."""
+LOG_PATIENCE = timedelta(seconds=30)
+"""Time for which the log of a running master may be missing."""
 CHECK_REPORTS = "penstock has checked the program: "
 """Start of the line with the report of that check."""
 
@@ -235,8 +237,9 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     return _reported(name, operation, report, passed=succeeded, output=(log or words).strip()[-500:])
 
 
-def check_by_master(manifest: Manifest, log: str | None, operation: str) -> CheckPod:
-    """Return the master's pod as the pod that checks its own program. `log` is the log of its running container.
+def check_by_master(manifest: Manifest, log: str | None, operation: str, now: datetime) -> CheckPod:
+    """Return the master's pod as the pod that checks its own program. `log` is the log of its running container, or None if the
+    log is not available.
 
     A master that does not check its program has an older engine. It responds without the first line of a check in its log.
     """
@@ -249,8 +252,10 @@ def check_by_master(manifest: Manifest, log: str | None, operation: str) -> Chec
         return CheckPod(name, operation, "NoResult", output=last_output(container, manifest), started=began)
     if container.get("started") and log is not None and CHECK_BEGINS not in text:
         return CheckPod(name, operation, "NoResult", output="its engine is older", started=began)
-    now: Literal["Running", "Waiting"] = "Running" if "running" in state else "Waiting"
-    return CheckPod(name, operation, now, trouble=pod_trouble(manifest), started=began)
+    if container.get("started") and log is None and began is not None and now - began > LOG_PATIENCE:
+        return CheckPod(name, operation, "NoResult", output="its log cannot be read", started=began)
+    phase: Literal["Running", "Waiting"] = "Running" if "running" in state else "Waiting"
+    return CheckPod(name, operation, phase, trouble=pod_trouble(manifest), started=began)
 
 
 def _report_of_master(log: str) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.errors import KubeError
 from penstock_operator.kube.cluster import CONFIG_MAP, POD
 from penstock_operator.reconcile.observe.manifests import labels_of
+from penstock_operator.resources.deployments import CHECK_VARIABLE
 from penstock_operator.resources.names import JOB, ROLE
 
 if TYPE_CHECKING:
@@ -65,19 +66,24 @@ class Kubelet:
             waiting = {"waiting": {"reason": "ImagePullBackOff", "message": f"Back-off pulling image {image}"}}
             await self._report(pod, "Pending", [_container(pod, waiting)])
             return
+        if any(v["name"] == CHECK_VARIABLE for v in pod["spec"]["containers"][0].get("env", ())):
+            await self._refuse(pod, "the master has no log here, so its check has no result")
+            return
         if labels_of(pod)[ROLE] == "master":
             await self._mount_config(pod)
             started = await asyncio.to_thread(self.masters.start, pod)
             if not started:
-                waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
-                ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": "refused to start"}}
-                restarts = _restarts(pod) + 1
-                await self._report(pod, "Running", [_container(pod, waiting, restarts=restarts, last=ended)])
+                await self._refuse(pod, "refused to start")
                 return
         else:
             self.masters.add_worker(pod)
         running = {"running": {"startedAt": _now()}}
         await self._report(pod, "Running", [_container(pod, running, ready=True)], ready=True)
+
+    async def _refuse(self, pod: Manifest, message: str) -> None:
+        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+        ended = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
+        await self._report(pod, "Running", [_container(pod, waiting, restarts=_restarts(pod) + 1, last=ended)])
 
     async def _mount_config(self, pod: Manifest) -> None:
         """Mount the file and set the number in the container's environment, each from the ConfigMap that the pod names."""

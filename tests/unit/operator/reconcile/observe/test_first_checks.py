@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -13,6 +14,8 @@ PASSED = (
 )
 REFUSED = f'{CHECK_REPORTS}{{"ok": false, "problems": [{{"code": "USER_CODE", "message": "no"}}]}}\n'
 BEGUN = {"running": {"startedAt": "2026-01-01T12:00:00Z"}}
+LONG_AGO = {"running": {"startedAt": "2026-01-01T11:59:00Z"}}
+NOW = datetime(2026, 1, 1, 12, 0, 5, tzinfo=UTC)
 
 
 def pod(state: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -27,6 +30,8 @@ def pod(state: dict[str, Any], **fields: Any) -> dict[str, Any]:
         (BEGUN, {}, "", "Running"),
         (BEGUN, {"started": True}, f"{CHECK_BEGINS}\n", "Running"),
         (BEGUN, {"started": True}, None, "Running"),
+        (LONG_AGO, {"started": True}, None, "NoResult"),
+        (LONG_AGO, {}, None, "Running"),
         (BEGUN, {}, f"{CHECK_BEGINS}\n{PASSED}", "Passed"),
         (BEGUN, {}, f"{CHECK_BEGINS}\nhello\n{REFUSED}", "Refused"),
         (BEGUN, {}, f'{CHECK_BEGINS}\n{PASSED}{{"ok": false}}\n', "Passed"),
@@ -39,11 +44,11 @@ def pod(state: dict[str, Any], **fields: Any) -> dict[str, Any]:
 def test_the_log_decides_and_a_master_without_a_report_gives_no_result(
     state: dict[str, Any], fields: dict[str, Any], log: str | None, expected: str
 ) -> None:
-    assert check_by_master(pod(state, **fields), log, "op-1").state == expected
+    assert check_by_master(pod(state, **fields), log, "op-1", NOW).state == expected
 
 
 def test_problems_and_warnings_are_those_of_a_separate_check() -> None:
-    assert check_by_master(pod(BEGUN), PASSED, "op-1").warnings == ("1 MiB",)
-    refused = check_by_master(pod(BEGUN), REFUSED, "op-1")
+    assert check_by_master(pod(BEGUN), PASSED, "op-1", NOW).warnings == ("1 MiB",)
+    refused = check_by_master(pod(BEGUN), REFUSED, "op-1", NOW)
     assert [(p.code, p.message) for p in refused.problems] == [("USER_CODE", "no")]
     assert (refused.name, refused.operation) == ("weather-master-1", "op-1")
