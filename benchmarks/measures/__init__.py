@@ -21,6 +21,7 @@ from benchmarks.measures.load import load
 from benchmarks.measures.metrics import metrics
 from benchmarks.measures.operator import operator
 from benchmarks.measures.operators import operators
+from benchmarks.measures.session import session
 from benchmarks.measures.small import small
 from benchmarks.measures.startup import startup
 
@@ -37,6 +38,7 @@ MEASURES: dict[str, Measure] = {
     "recovery": recovery,
     "memory": memory,
     "startup": startup,
+    "session": session,
     "operator": operator,
     "operators": operators,
     "backpressure": backpressure,
