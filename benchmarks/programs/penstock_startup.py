@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import sys
 import time
 from typing import Any
 
@@ -25,27 +23,27 @@ def main() -> None:
     from penstock.common.configuration import Configuration
     from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
     from penstock.graph.executor import executing_on
+    from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
+    from penstock.jobmanager.cluster.jvm.driver import DriverJvm
+    from penstock.jobmanager.cluster.local_cluster import LocalCluster
     from penstock.jobmanager.cluster.spark_cluster import SparkCluster
-    from penstock.jobmanager.process.session.embedded import LocalClusterProvider
-    from penstock.jobmanager.process.session.session import Session
+    from penstock.jobmanager.process.session.default_executor import DefaultExecutor
 
-    moments["engine imported"] = time.time()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    import pyspark.java_gateway
-
-    moments["pyspark imported"] = time.time()
-    noted(moments, pyspark.java_gateway, "launch_gateway", "driver's JVM")
+    moments["clusters imported"] = time.time()
+    noted(moments, SparkCluster, "start_jvm", "start of the driver's JVM")
+    noted(moments, DriverJvm, "gateway", "engine imported, driver's JVM")
     noted(moments, SparkCluster, "start", "SparkContext")
-    noted(moments, LocalClusterProvider, "runner_for", "executors")
+    for cluster in (EmbeddedCluster, LocalCluster):
+        noted(moments, cluster, "ensure_slots", "executors")
     configuration = Configuration({"penstock.local-cluster": options.local_cluster})
     env = StreamExecutionEnvironment.get_execution_environment(configuration)
     env.set_parallelism(2)
     env.from_collection([(n % 2, n) for n in range(10)]).key_by(0).reduce(lambda total, one: one).print()
-    session = Session(LocalClusterProvider())
-    with executing_on(session):
+    executor = DefaultExecutor()
+    with executing_on(executor):
         env.execute("ten records")
     moments["job"] = time.time()
-    session.stop()
+    executor.stop()
     moments["stopped"] = time.time()
     print("RESULT " + json.dumps({"begin": options.started, "end": time.time(), "moments": moments}), flush=True)
 

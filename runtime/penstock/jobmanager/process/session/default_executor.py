@@ -41,6 +41,11 @@ class DefaultExecutor:
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         return self._executor(program).collect(program, limit)
 
+    def stop(self) -> None:
+        """Stop the cluster and REST now, and not only at the end of the process. It may be called twice."""
+        if self._embedded is not None:
+            self._embedded.stop()
+
     def _executor(self, program: Program) -> EmbeddedExecutor:
         if self._embedded is None:
             ahead = None
