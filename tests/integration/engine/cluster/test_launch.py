@@ -149,7 +149,8 @@ class Detached:
     def penstock(self, *arguments: str) -> str:
         """Return the output of a command, which must succeed."""
         command = [sys.executable, "-m", "penstock.cli", *arguments]
-        environment = {**ENVIRONMENT, "PENSTOCK_MASTER": self.url}
+        # `run` would send the program to a session cluster at this address.
+        environment = ENVIRONMENT if arguments[0] == "run" else {**ENVIRONMENT, "PENSTOCK_MASTER": self.url}
         done = subprocess.run(
             command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=180, check=False
         )
