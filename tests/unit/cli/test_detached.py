@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from penstock.common.folders.owned_folder import is_owned
+from penstock.common.folders.owned_folder import OwnedFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,10 @@ def run(folder: Path) -> Iterator[tuple[int, str]]:
 
 def test_commands_find_a_detached_job_without_spark(folder: Path, run: tuple[int, str]) -> None:
     _, url = run
-    assert "slow (RUNNING)" in penstock(folder, "list", "-m", url)
+    deadline = time.monotonic() + 60
+    while "slow (RUNNING)" not in (shown := penstock(folder, "list", "-m", url)):
+        assert "slow" in shown
+        assert time.monotonic() < deadline
     assert "Slow" in penstock(folder, "peek", "-m", url, "slow")
 
 
@@ -108,9 +111,11 @@ def test_sigterm_of_a_detached_job_keeps_its_checkpoints_and_removes_its_token(
 
 def test_the_logs_of_the_newest_runs_are_kept(folder: Path) -> None:
     (folder / "job.py").write_text(PROGRAM.format(count=1))
-    for _ in range(8):
-        penstock(folder, "run", "-d", "--in-process", "-D", "rest.port=-1", str(folder / "job.py"))
-        deadline = time.monotonic() + 30
-        while any(is_owned(str(path)) for path in folder.glob("penstock-run-*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
-    assert len(list(folder.glob("penstock-run-*"))) == 6
+    ended = [OwnedFolder(str(folder), "penstock-run-", sweeps=False) for _ in range(8)]
+    for age, one in enumerate(ended):
+        os.utime(one.path, (1000 - age, 1000 - age))
+        one.release_lock()
+    penstock(folder, "run", "-d", "--in-process", "-D", "rest.port=-1", str(folder / "job.py"))
+    kept = {str(path) for path in folder.glob("penstock-run-*")}
+    assert {one.path for one in ended[:5]} < kept
+    assert len(kept) == 6
