@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.cli.application import OPTIONS_FIRST, new_application
 from penstock.cli.commands import (
+    autoscaler,
     cluster,
     dev,
     doctor,
@@ -51,3 +52,4 @@ roles.register(app)
 app.add_typer(session.app, name="session")
 app.add_typer(state.app, name="state")
 app.add_typer(history.app, name="history")
+app.add_typer(autoscaler.app, name="autoscaler")

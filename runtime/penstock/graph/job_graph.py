@@ -47,6 +47,8 @@ class OperatorNode:
     is_stateful: bool = False
     outputs: list[OutputEdge] = field(default_factory=list)
     description: str = ""
+    has_own_parallelism: bool = False
+    """Whether the program sets its parallelism, so that a rescale does not change it."""
 
     @property
     def source(self) -> Source | None:

@@ -250,6 +250,7 @@ class JobGraphBuilder:
             user_location=t.user_location,
             is_stateful=t.is_stateful or t.operation.is_keyed,
             description=t.description,
+            has_own_parallelism=t.non_parallel or t.parallelism is not None,
         )
 
     # --- chains and exchanges ---------------------------------------------------------------------------------

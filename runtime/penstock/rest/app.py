@@ -24,6 +24,7 @@ from penstock.rest.body_limit import BodyLimit
 from penstock.rest.errors import error_lines, http_status
 from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.routes.actions import action_routes
+from penstock.rest.routes.autoscaler import autoscaler_routes
 from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.dashboard import dashboard_routes, state_routes
@@ -101,6 +102,7 @@ def create_app(
         edge_routes,
         disposal_routes,
         dashboard_routes,
+        autoscaler_routes,
         state_routes,
     ):
         api.include_router(make(gateway))

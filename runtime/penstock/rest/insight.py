@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from penstock.rest import facts
+    from penstock.rest import facts, models
 
 
 class JobInsight(Protocol):
@@ -25,6 +25,12 @@ class JobInsight(Protocol):
         ...
 
     def connectors(self, job_id: str) -> facts.Connectors: ...
+
+    def autoscaler(self, job_id: str) -> models.AutoscalerStatus: ...
+
+    def autoscaler_recording(self, job_id: str) -> Sequence[str]:
+        """Return the lines of the recording of the autoscaler's measurements."""
+        ...
 
     def edges(self, job_id: str) -> Sequence[facts.Edge]:
         """Return all edges between operators, also those inside of vertices."""

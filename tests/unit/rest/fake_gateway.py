@@ -202,6 +202,37 @@ class FakeInsight:
         source = facts.SourceFacts("src", "readings", 1, splits=[facts.SplitFacts("0", 0, "17", 100)])
         return facts.Connectors([source], [facts.SinkFacts("out", "Sink: files")])
 
+    def autoscaler(self, job_id: str) -> models.AutoscalerStatus:
+        decision = {
+            "timestamp": START + 2000,
+            "since": START + 1000,
+            "count": 2,
+            "current": 2,
+            "wanted": 4,
+            "next": 2,
+            "rescales": False,
+            "reason": "WAITING_FOR_SLOTS",
+            "message": "The job has 2 slots.",
+            "slotsAvailable": 2,
+            "inputs": [{"id": "0", "name": "readings", "busy": 0.9}],
+        }
+        return models.AutoscalerStatus.model_validate(
+            {
+                "mode": "active",
+                "current": 2,
+                "wanted": 4,
+                "slotsAvailable": 2,
+                "minParallelism": 1,
+                "maxParallelism": 128,
+                "reason": "WAITING_FOR_SLOTS",
+                "message": "The job has 2 slots.",
+                "decisions": [decision],
+            }
+        )
+
+    def autoscaler_recording(self, job_id: str) -> Sequence[str]:
+        return ['{"autoscaler": 1}\n', '{"sample": {}}\n']
+
     def edges(self, job_id: str) -> Sequence[facts.Edge]:
         return [
             facts.Edge("src", "readings", None, "map", "Map", "0", True),

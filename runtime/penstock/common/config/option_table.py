@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.common.config.option import ConfigOption
 from penstock.common.config.options import (
+    autoscaling,
     checkpointing,
     cluster,
     execution,
@@ -37,6 +38,7 @@ _SUBJECTS = {
     "Checkpoints and savepoints": checkpointing,
     "State": state,
     "Restarts after a failure": restart,
+    "Autoscaling": autoscaling,
     "JobManager and slots": cluster,
     "Memory limits": memory,
     "REST API": rest,

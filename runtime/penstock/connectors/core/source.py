@@ -323,6 +323,8 @@ class Source(ABC):
     """Whether the source never holds back the event time of the streams in its union. It still ends with the final watermark."""
     needs_spark: bool = False
     """Whether the source runs DataFrames on the job's cluster. Only the batched runner leaves slots for them."""
+    counts_lag_in_records: bool = True
+    """Whether `SplitReader.lag` returns records. If False, the autoscaler does not use it."""
 
     @property
     def sole_use(self) -> str | None:

@@ -34,6 +34,7 @@ class HybridSource(Source):
         self.bounded = self.sources[-1].bounded
         self.in_order = all(source.in_order for source in self.sources)
         self.needs_last_positions = any(source.needs_last_positions for source in self.sources)
+        self.counts_lag_in_records = all(source.counts_lag_in_records for source in self.sources)
         self.needs_spark = any(source.needs_spark for source in self.sources)
 
     @staticmethod

@@ -240,6 +240,14 @@ class ArchiveGateway:
     def connectors(self, job_id: str) -> facts.Connectors:
         return self._find(job_id).connectors
 
+    def autoscaler(self, job_id: str) -> NoReturn:
+        raise NotFound(
+            "decisions of the autoscaler are not archived", remedy="download the recording while the job runs"
+        )
+
+    def autoscaler_recording(self, job_id: str) -> NoReturn:
+        self.autoscaler(job_id)
+
     def states(self, job_id: str) -> NoReturn:
         raise NotFound("state is not archived", remedy="read the state in a savepoint with `penstock state read`")
 

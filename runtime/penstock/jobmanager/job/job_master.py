@@ -26,6 +26,7 @@ from penstock.connectors.core.sink import CommitEnvironment
 from penstock.functions.operator_context import Clock
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
+from penstock.jobmanager.autoscaling.autoscaler import Autoscaler
 from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.failover.failures import JobFailed, entry_of, is_fatal, name_alternatives
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
@@ -115,6 +116,7 @@ class JobMaster:
         self.is_accepted = False
         """Whether the job will run: storage is usable, and the snapshot to restore fits."""
         self._requests = JobRequests(job_id, self.parts, self.scheduler, self.history, self._done)
+        self.autoscaler = Autoscaler(self)
 
     @property
     def metrics(self) -> JobMetrics:
@@ -450,6 +452,7 @@ class JobMaster:
         if self._requests.state.stage is Stage.STARTING:
             self._running()
         self._restore_parallelism()
+        self.autoscaler.step()
 
     def _running(self) -> None:
         """Record that the first epoch of an attempt has run: state is restored and records flow."""

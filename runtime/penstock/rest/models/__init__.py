@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus
 from penstock.rest.models.base import Shape
 from penstock.rest.models.checkpoints import (
     AlignmentSummary,
@@ -133,6 +134,8 @@ __all__ = [
     "AlignmentSummary",
     "AlignmentTimes",
     "AllocatedSlot",
+    "AutoscalerDecision",
+    "AutoscalerStatus",
     "BackPressure",
     "CheckpointConfig",
     "CheckpointCounts",

@@ -6,6 +6,7 @@ Each module of this package has the keys of one subject. Other packages read the
 
 from __future__ import annotations
 
+from penstock.common.config.options.autoscaling import *
 from penstock.common.config.options.checkpointing import *
 from penstock.common.config.options.cluster import *
 from penstock.common.config.options.execution import *

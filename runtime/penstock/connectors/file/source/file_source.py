@@ -27,6 +27,8 @@ from penstock.connectors.formats.record_format import BulkFormat, RecordFormat, 
 class FileSource(Source):
     """A source of the records of files. `for_record_stream_format` and `for_bulk_file_format` make it."""
 
+    counts_lag_in_records = False
+
     def __init__(
         self,
         format: RecordFormat,

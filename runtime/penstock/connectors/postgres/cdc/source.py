@@ -38,6 +38,7 @@ class PostgresCdcSource(CdcSettings, Source):
 
     bounded = False
     needs_last_positions = True
+    counts_lag_in_records = False
 
     @staticmethod
     def builder() -> PostgresCdcSourceBuilder:

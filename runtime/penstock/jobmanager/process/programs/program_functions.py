@@ -30,6 +30,9 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
     def rescale(job_id: str, parallelism: int, trigger_id: str | None) -> str:
         return gateway.rescale(job_id, parallelism, trigger_id=trigger_id)
 
+    def autoscaler(job_id: str) -> dict[str, Any]:
+        return insight.autoscaler(job_id).model_dump(by_alias=True)
+
     return {
         function.__name__: function
         for function in (
@@ -46,6 +49,7 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
             *(gateway.checkpoint_overview, gateway.checkpoint_details, gateway.checkpoint_subtask_details),
             gateway.checkpoint_settings,
             *(insight.past_checkpoints, insight.metric_history, insight.connectors, insight.edges),
+            *(autoscaler, insight.autoscaler_recording),
             *(insight.states, insight.state_entries, insight.live_entries),
         )
     }
@@ -65,6 +69,8 @@ RESULTS: dict[str, Any] = {
     "metric_history": facts.MetricHistory,
     "connectors": facts.Connectors,
     "edges": list[facts.Edge],
+    "autoscaler": dict[str, Any],
+    "autoscaler_recording": list[str],
     "states": list[facts.StateName],
     "state_entries": facts.StateEntries,
     "live_entries": facts.StateEntries,

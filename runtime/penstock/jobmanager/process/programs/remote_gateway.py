@@ -82,6 +82,12 @@ class RemoteGateway:
         found: facts.Connectors = self._call("connectors", job_id)
         return found
 
+    def autoscaler(self, job_id: str) -> models.AutoscalerStatus:
+        return models.AutoscalerStatus.model_validate(self._call("autoscaler", job_id))
+
+    def autoscaler_recording(self, job_id: str) -> list[str]:
+        return list(self._call("autoscaler_recording", job_id))
+
     def edges(self, job_id: str) -> list[facts.Edge]:
         found: list[facts.Edge] = self._call("edges", job_id)
         return found

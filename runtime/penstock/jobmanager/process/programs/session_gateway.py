@@ -128,6 +128,13 @@ class SessionGateway:
         found: facts.Connectors = self._insight_of(job_id).connectors(job_id)
         return found
 
+    def autoscaler(self, job_id: str) -> models.AutoscalerStatus:
+        found: models.AutoscalerStatus = self._insight_of(job_id).autoscaler(job_id)
+        return found
+
+    def autoscaler_recording(self, job_id: str) -> list[str]:
+        return list(self._insight_of(job_id).autoscaler_recording(job_id))
+
     def edges(self, job_id: str) -> list[facts.Edge]:
         return list(self._insight_of(job_id).edges(job_id))
 

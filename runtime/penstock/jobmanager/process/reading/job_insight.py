@@ -16,7 +16,7 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.process.reading.key_texts import check_type, readings
 from penstock.jobmanager.process.reading.live_state import LiveState
 from penstock.jobmanager.process.reading.state_cache import StateCache
-from penstock.rest import facts
+from penstock.rest import facts, models
 from penstock.rest.errors import BadRequest, NotFound
 
 T = TypeVar("T")
@@ -79,6 +79,12 @@ class JobInsights:
             uncommitted_checkpoints=trigger["uncommitted_checkpoints"],
             committing=job.parts.commits.committing,
         )
+
+    def autoscaler(self, job_id: str) -> models.AutoscalerStatus:
+        return models.AutoscalerStatus.model_validate(self._find(job_id).autoscaler.describe())
+
+    def autoscaler_recording(self, job_id: str) -> list[str]:
+        return list(self._find(job_id).autoscaler.recording())
 
     def edges(self, job_id: str) -> list[facts.Edge]:
         graph = self._find(job_id).graph

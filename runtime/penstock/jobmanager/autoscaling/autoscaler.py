@@ -1,0 +1,160 @@
+"""The autoscaler of a running job: it samples the metrics, decides, publishes the decision and requests the rescale.
+
+It runs in the job's thread, after an epoch, so no lock protects the measurements. REST's threads read the published decisions. The
+decisions are computed also if the autoscaler is disabled: a decision takes one to two ms, every five seconds. The recording and the
+decisions are limited in size.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.jobmanager.autoscaling.decide import decide
+from penstock.jobmanager.autoscaling.decision import Decision
+from penstock.jobmanager.autoscaling.history import History
+from penstock.jobmanager.autoscaling.recording import record
+from penstock.jobmanager.autoscaling.samples import PastRescale
+from penstock.jobmanager.autoscaling.sampling import MeasuredJob, Sampler
+from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
+from penstock.jobmanager.job.requests import Operation
+from penstock.metrics.reading import JobScope
+
+SAMPLE_MS = 5_000
+DECISIONS = 200
+"""Number of decisions that are kept. Equal decisions that follow each other count once."""
+RETRY_MS = 60_000
+"""Time after a failed request before the next one."""
+TRIGGER = "autoscaler"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class Published:
+    """Decision, and for how long it was repeated."""
+
+    first: Decision
+    last: Decision
+    count: int = 1
+    failure: str = ""
+    """Failure of the rescale that it requested."""
+
+    def to_json(self) -> dict[str, Any]:
+        values = self.last.to_json()
+        values |= {"since": self.first.time_ms, "count": self.count, "failure": self.failure}
+        return values
+
+
+class Autoscaler:
+    """Autoscaler of one job.
+
+    Raises:
+        InvalidJob: a setting is not valid.
+    """
+
+    def __init__(self, job: MeasuredJob) -> None:
+        self.settings = AutoscalerSettings.from_configuration(job.settings.configuration)
+        self._job = job
+        self._history = History(self.settings)
+        self._sampler = Sampler()
+        self._rescales = 0
+        self._own_rescales = 0
+        self._decisions: deque[Published] = deque(maxlen=DECISIONS)
+        self._request: Operation | None = None
+        self._not_before_ms = 0
+
+    # --- in the job's thread ----------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Take a sample if one is due, decide, and request a rescale if the mode allows it. A defect here never fails the job."""
+        now = self._job.clock.monotonic_ms()
+        if not self._sampler.is_due(self._job.attempt, now, SAMPLE_MS):
+            return
+        try:
+            self._note_rescales(now)
+            sample = self._sampler.take(self._job, now)
+            if sample is not None:
+                self._history.add_sample(sample)
+                self._on_decision(decide(self.settings, self._history), now)
+        except Exception:
+            logger.exception("the autoscaler of job %s could not decide", self._job.job_id)
+
+    def _note_rescales(self, now_ms: int) -> None:
+        """Record the rescales since the last call, with their measured pauses."""
+        history = self._job.history
+        count = history.rescale_count - self._rescales
+        self._rescales = history.rescale_count
+        for rescale in list(history.rescales)[-count:] if count > 0 else []:
+            self._own_rescales += rescale.trigger == TRIGGER
+            self._history.add_rescale(
+                PastRescale(
+                    now_ms, rescale.old_parallelism, rescale.new_parallelism, rescale.duration_ms, rescale.trigger
+                )
+            )
+
+    def _on_decision(self, decision: Decision, now_ms: int) -> None:
+        self._check_request(now_ms)
+        last = self._decisions[-1] if self._decisions else None
+        if last is not None and _is_same(last.last, decision):
+            last.last, last.count = decision, last.count + 1
+        else:
+            self._decisions.append(Published(decision, decision))
+        self._job.metrics.store.set_facts(
+            JobScope(self._job.job_id),
+            {"wantedParallelism": decision.wanted, "numAutoscalerRescales": self._own_rescales},
+        )
+        is_active = self.settings.is_enabled and self.settings.is_active
+        if decision.rescales and is_active and self._request is None and now_ms >= self._not_before_ms:
+            self._job.history.event(self._job.clock.now_ms(), f"autoscaler: {decision.message}")
+            self._request = Operation("rescale", {"parallelism": decision.next, "trigger": TRIGGER})
+            self._job.request(self._request)
+
+    def _check_request(self, now_ms: int) -> None:
+        """Forget a request that is done. A failed one is repeated later."""
+        if self._request is None or not self._request.is_done:
+            return
+        if self._request.failure:
+            self._not_before_ms = now_ms + RETRY_MS
+            self._decisions[-1].failure = self._request.failure
+            self._job.history.event(
+                self._job.clock.now_ms(), f"the autoscaler could not rescale the job: {self._request.failure}"
+            )
+        self._request = None
+
+    # --- from other threads -----------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """Return `active`, `recommend` or `disabled`."""
+        if not self.settings.is_enabled:
+            return "disabled"
+        return "active" if self.settings.is_active else "recommend"
+
+    def describe(self) -> dict[str, Any]:
+        """Return the state for REST: the newest decision, and all decisions, the newest first."""
+        decisions = [one.to_json() for one in reversed(list(self._decisions))]
+        newest = decisions[0] if decisions else {}
+        settings = self.settings
+        return {
+            "mode": self.mode,
+            "current": self._job.parallelism,
+            "wanted": newest.get("wanted", self._job.parallelism),
+            "slotsAvailable": self._job.runner.available_slots(),
+            "minParallelism": settings.min_parallelism,
+            "maxParallelism": min(settings.max_parallelism, self._job.graph.max_parallelism),
+            "reason": newest.get("reason", "TOO_FEW_SAMPLES"),
+            "message": newest.get("message", "No measurements exist yet."),
+            "decisions": decisions,
+        }
+
+    def recording(self) -> Iterator[str]:
+        """Yield the lines of the recording of the last hour."""
+        return record(self._job.program.name, self._job.settings.configuration, self._history)
+
+
+def _is_same(before: Decision, now: Decision) -> bool:
+    return (before.current, before.wanted, before.reason) == (now.current, now.wanted, now.reason)

@@ -1,0 +1,49 @@
+"""The autoscaler of a job: its newest decision, and the decisions before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.rest.models.base import Camel
+
+
+class AutoscalerDecision(Camel):
+    """Decision. Equal decisions that follow each other are one entry, with the measurements of the last one.
+
+    `timestamp` is the time of the last one, and `since` that of the first one, in ms.
+    """
+
+    timestamp: int
+    since: int
+    count: int
+    current: int
+    wanted: int
+    next: int
+    """Parallelism to request now. It is lower than `wanted` if slots are missing."""
+    rescales: bool
+    """Whether the decision is to rescale the job now. An active autoscaler then requests it."""
+    reason: str
+    message: str
+    slots_available: int
+    inputs: list[dict[str, Any]]
+    gain: dict[str, Any] | None = None
+    cost: dict[str, Any] | None = None
+    failure: str = ""
+
+
+class AutoscalerStatus(Camel):
+    """`GET /jobs/:id/autoscaler`"""
+
+    mode: str
+    """`active`, `recommend` or `disabled`."""
+    current: int
+    wanted: int
+    """Parallelism that the load needs. The manager of the workers provides so many slots."""
+    slots_available: int
+    """Slots that the job has, and free ones that it could use now."""
+    min_parallelism: int
+    max_parallelism: int
+    reason: str
+    message: str
+    decisions: list[AutoscalerDecision]
+    """The newest first."""

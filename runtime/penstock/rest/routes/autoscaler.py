@@ -1,0 +1,35 @@
+"""The decisions of a job's autoscaler, and the recording of their measurements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from fastapi.responses import StreamingResponse
+
+from penstock.rest import models
+
+if TYPE_CHECKING:
+    from penstock.rest.gateway import ClusterGateway
+
+
+def autoscaler_routes(gateway: ClusterGateway) -> APIRouter:
+    router = APIRouter(prefix="/jobs/{job_id}/autoscaler", tags=["autoscaler"])
+
+    @router.get("", response_model=models.AutoscalerStatus)
+    def status(job_id: str) -> models.AutoscalerStatus:
+        """Return the wanted parallelism and the decisions, the newest first. They exist also if the autoscaler is disabled."""
+        return gateway.insight.autoscaler(job_id)
+
+    @router.get("/recording", response_class=StreamingResponse)
+    def recording(job_id: str) -> StreamingResponse:
+        """Return the measurements of about the last hour as JSON lines, for `penstock autoscaler replay`."""
+        lines = gateway.insight.autoscaler_recording(job_id)
+        name = f"autoscaler-{job_id[:8]}.jsonl"
+        return StreamingResponse(
+            iter(lines),
+            media_type="application/jsonl",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    return router

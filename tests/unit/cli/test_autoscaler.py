@@ -1,0 +1,79 @@
+"""`penstock autoscaler replay` shows the decisions for recorded measurements."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from penstock.jobmanager.autoscaling.recording import record
+from tests.unit.jobmanager.autoscaling.measurements import count, source, steady
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.cli.terminal import Terminal
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    history = steady(source(), count(busy=0.95), seconds=300)
+    path = tmp_path / "orders.jsonl"
+    configuration = {"job.autoscaler.enabled": "true", "s3.secret-key": "hunter2"}
+    path.write_text("".join(record("orders", configuration, history)), encoding="utf-8")
+    return path
+
+
+def test_the_decisions_that_differ_are_shown(terminal: Terminal, recording: Path) -> None:
+    found = terminal("autoscaler", "replay", str(recording))
+    assert found.code == 0, found.err
+    header, first, last = found.lines
+    assert header.split() == ["Time", "Current", "Wanted", "Reason", "Message"]
+    assert "TOO_FEW_SAMPLES" in first
+    assert "SCALE_UP" in last
+    assert "'count' has a load of 95 % at parallelism 4" in last
+
+
+def test_other_settings_lead_to_other_decisions(terminal: Terminal, recording: Path) -> None:
+    found = terminal("autoscaler", "replay", str(recording), "--json", "-D", "job.autoscaler.utilization.max=0.97")
+    last = json.loads(found.lines[-1])
+    assert (last["reason"], last["wanted"], last["rescales"]) == ("WITHIN_TARGET", 4, False)
+    assert {one["name"]: one["busy"] for one in last["inputs"]} == {"source": 0.3, "count": 0.95}
+
+
+def test_all_decisions_are_shown_on_request(terminal: Terminal, recording: Path) -> None:
+    assert len(terminal("autoscaler", "replay", str(recording), "--all").lines) == 1 + 60
+
+
+def test_a_recording_has_only_the_keys_of_the_autoscaler(recording: Path) -> None:
+    assert "hunter2" not in recording.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "line 1 is not a sample or a rescale of a recording"),
+        ('{"jobs": []}\n', "line 1 is not the header of a recording"),
+        (
+            '{"autoscaler": 1}\n{"sample": {"at_ms": 1}}\n',
+            "line 2 is not a sample or a rescale of a recording: KeyError",
+        ),
+        ('{"autoscaler": 1}\n[1]\n', "line 2 is not a sample or a rescale of a recording: it is not an object"),
+    ],
+)
+def test_a_file_that_is_no_recording_is_refused_with_its_line(
+    terminal: Terminal, tmp_path: Path, text: str, error: str
+) -> None:
+    path = tmp_path / "wrong.jsonl"
+    path.write_text(text, encoding="utf-8")
+    found = terminal("autoscaler", "replay", str(path))
+    assert found.code == 1
+    assert error in found.err
+    assert "GET /jobs/:id/autoscaler/recording" in found.err
+
+
+def test_a_missing_file_and_a_misspelt_key_are_refused(terminal: Terminal, recording: Path, tmp_path: Path) -> None:
+    assert "cannot be read" in terminal("autoscaler", "replay", str(tmp_path / "missing")).err
+    found = terminal("autoscaler", "replay", str(recording), "-D", "job.autoscaler.utilisation.max=0.9")
+    assert "did you mean 'job.autoscaler.utilization.max'?" in found.err
