@@ -27,7 +27,7 @@ _SNAPSHOT_RULES = [
     {"rule": "self == oldSelf", "message": "a FlinkSnapshot cannot be changed; create another"},
     {
         "rule": "has(self.savepoint) != has(self.checkpoint)",
-        "message": "give exactly one of savepoint and checkpoint",
+        "message": "set exactly one of savepoint and checkpoint",
     },
 ]
 

@@ -144,7 +144,7 @@ class Job(Api):
     start_from: StartFrom | None = None
     """State for the first start of this FlinkJob, if earlier FlinkJobs of the same name have left savepoints or checkpoints. `empty` ignores them. `latest-of-name` fences off the earlier incarnations, then restores their newest snapshot. If the field is not set, the job starts empty, and an event names the newest snapshot. initialSavepointPath takes precedence over this field."""
     allow_non_restored_state: tuple[str, ...] = ()
-    """uids of operators that the new program does not have any more. Their state is dropped. The start fails if the state has any other uid that the program does not have."""
+    """uids of operators that the new program no longer has. Their state is dropped. The start fails if the state has any other uid that the program does not have."""
     restart_nonce: int | None = None
     """Change this number to restart the job, with the state that upgradeMode selects. No other change is necessary."""
     savepoint_trigger_nonce: int | None = None
@@ -155,7 +155,7 @@ class Job(Api):
     """Change this number to discard the current state and restart the job from initialSavepointPath. The operator verifies the path before it stops the job."""
 
 
-NO_STANDBYS = "standby masters are not supported yet: masters do not wait for each other, so each would take the job over from the other"
+NO_STANDBYS = "standby masters are not supported, because each of two masters would take over the job from the other"
 """Reason why `master.replicas` must be 1."""
 
 
@@ -253,7 +253,7 @@ class Snapshots(Api):
             "x-kubernetes-validations": [
                 {
                     "rule": "has(self.interval) != has(self.cron)",
-                    "message": "give exactly one of interval and cron",
+                    "message": "set exactly one of interval and cron",
                 }
             ]
         },

@@ -55,7 +55,7 @@ class FlinkSnapshotSpec(Api):
     @classmethod
     def _is_long_enough(cls, value: timedelta | None) -> timedelta | None:
         if value is not None and value < timedelta(seconds=1):
-            msg = f"{format_duration(value)} is less than a second: choose the time that a savepoint takes"
+            msg = f"{format_duration(value)} is less than a second: set a timeout that is long enough for a savepoint"
             raise ValueError(msg)
         return value
 

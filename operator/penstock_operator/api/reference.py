@@ -23,7 +23,7 @@ The tables use these terms:
 | Term | Meaning |
 |---|---|
 | duration | One or more numbers with a unit (`ms`, `s`, `m`, `h`, `d`), such as `30s` or `1h30m` |
-| fence off | Make sure that an incarnation can complete no checkpoint any more, even if one of its pods still runs |
+| fence off | Make sure that an incarnation can complete no more checkpoints, even if one of its pods still runs |
 | incarnation | One start of the job with new pods. Each incarnation has its own job id and its own folder of checkpoints |
 | nonce | A number whose value has no meaning. A change of the number triggers an action |
 | revision | A version of the spec from which pods are created, stored in a ControllerRevision |

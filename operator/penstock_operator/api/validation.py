@@ -293,7 +293,11 @@ def _periodic(spec: FlinkJobSpec) -> Iterator[Problem]:
     if (periodic.interval is None) == (periodic.cron is None):
         yield Problem("spec.snapshots.periodic", "there must be exactly one of interval and cron", "Remove one.")
     if periodic.interval is not None and periodic.interval.total_seconds() < 1:
-        yield Problem("spec.snapshots.periodic.interval", "less than a second", "Choose a longer one.")
+        yield Problem(
+            "spec.snapshots.periodic.interval",
+            f"{format_duration(periodic.interval)} is less than a second",
+            "Set a longer interval.",
+        )
     if periodic.cron is not None:
         try:
             parse_cron(periodic.cron)
@@ -309,14 +313,20 @@ def _durations(spec: FlinkJobSpec) -> Iterator[Problem]:
     times = {
         "spec.rollback.after": (
             spec.rollback.after,
-            "Choose a time in which a working revision completes a checkpoint.",
+            "Set a time in which a working revision can complete a checkpoint.",
         ),
-        "spec.upgrade.savepointTimeout": (spec.upgrade.savepoint_timeout, "Choose the time that a savepoint takes."),
-        "spec.health.window": (spec.health.window, "Choose the time in which restarts are counted."),
-        "spec.health.silence": (spec.health.silence, "Choose how long the master may fail to respond."),
+        "spec.upgrade.savepointTimeout": (
+            spec.upgrade.savepoint_timeout,
+            "Set a timeout that is long enough for a savepoint.",
+        ),
+        "spec.health.window": (spec.health.window, "Set the period in which restarts are counted, such as 10m."),
+        "spec.health.silence": (
+            spec.health.silence,
+            "Set the maximum time without a response from the master, such as 5m.",
+        ),
     }
     if spec.deletion.savepoint:
-        remedy = "Choose the time that a savepoint takes, or set deletion.savepoint to false."
+        remedy = "Set a timeout that is long enough for a savepoint, or set deletion.savepoint to false."
         times["spec.deletion.timeout"] = (spec.deletion.timeout, remedy)
     for field, (value, remedy) in times.items():
         if value < _SHORTEST:

@@ -220,7 +220,7 @@ class HttpEngine:
             async with asyncio.timeout(self._fence()):
                 answer = await self._request_json(method, path, body)
         except TimeoutError as error:
-            msg = f"{method} {path}: no response in time"
+            msg = f"{method} {path}: no response before the timeout"
             raise EngineUnreachable(msg) from error
         return str(answer.get("request-id") or trigger_id)
 

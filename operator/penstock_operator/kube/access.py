@@ -75,5 +75,7 @@ async def check_access(cluster: HttpCluster, namespaces: Iterable[str]) -> list[
         if found:
             lines.append(f"missing rights in namespace {namespace}: {', '.join(found)}")
     for line in lines:
-        log.error("%s. Install the chart's RBAC (rbac.create), or give the operator's ServiceAccount these", line)
+        log.error(
+            "%s. Install the chart's RBAC (rbac.create), or give the operator's ServiceAccount these rights", line
+        )
     return lines

@@ -83,7 +83,7 @@ def from_environment(env: Mapping[str, str] | None = None) -> Config:
     try:
         rest_url.format(name="n", namespace="s")
     except (KeyError, IndexError, ValueError) as error:
-        msg = f"PENSTOCK_REST_URL is {rest_url!r}: only {{name}} and {{namespace}} may stand in braces"
+        msg = f"PENSTOCK_REST_URL is {rest_url!r}: only {{name}} and {{namespace}} are allowed in braces"
         raise ConfigError(msg) from error
     return Config(
         namespaces=_words(env, "PENSTOCK_WATCH_NAMESPACES"),
@@ -173,6 +173,6 @@ def _flag(env: Mapping[str, str], name: str, *, default: bool) -> bool:
 def _port(env: Mapping[str, str], name: str, default: int) -> int:
     value = env.get(name, str(default))
     if not value.isdigit() or not 0 <= int(value) < 65536:
-        msg = f"{name} is {value!r}: it must be a port"
+        msg = f"{name} is {value!r}: use a port number from 0 to 65535"
         raise ConfigError(msg)
     return int(value)

@@ -99,7 +99,7 @@ class Metrics:
         )
         self.ready = Metric("penstock_flinkjob_ready", "Whether the FlinkJob is Ready", _JOB, "gauge")
         self.stalled = Metric(
-            "penstock_flinkjob_stalled", "Whether the FlinkJob waits for the action of a user", _JOB, "gauge"
+            "penstock_flinkjob_stalled", "Whether the FlinkJob waits for an action of a user", _JOB, "gauge"
         )
         self.running = Metric(
             "penstock_flinkjob_running", "Whether a job that should run processes records now", _JOB, "gauge"
@@ -138,8 +138,12 @@ class Metrics:
             ("outcome",),
             _LONG,
         )
-        self.passes = Histogram("penstock_reconcile_seconds", "Duration of a pass over an object", ("kind",), _SHORT)
-        self.errors = Metric("penstock_reconcile_errors_total", "Passes that ended in an error", ("kind", "reason"))
+        self.passes = Histogram(
+            "penstock_reconcile_seconds", "Duration of one reconcile pass of an object", ("kind",), _SHORT
+        )
+        self.errors = Metric(
+            "penstock_reconcile_errors_total", "Reconcile passes that ended in an error", ("kind", "reason")
+        )
         self.requests = Metric("penstock_api_requests_total", "Requests to the Kubernetes API", ("verb", "kind"))
         self.leader = Metric("penstock_leader", "Whether this operator is the leader", (), "gauge")
         self.leader.set(to=0)

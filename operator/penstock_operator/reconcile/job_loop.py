@@ -238,7 +238,7 @@ class JobLoop(Loop):
             return seen
         except Denied as error:  # a missing permission; the operator can still write the status
             self._report_error(error)
-            return Observation(failure=f"{error}; its Role lacks that right")
+            return Observation(failure=f"{error}; the Role of the operator does not have that right")
         except Unavailable as error:  # temporary, or permanent for one kind of object
             self.cache.unread_since = self.cache.unread_since or ctx.now
             if not is_lasting(self.cache.unread_since, self._ports):
@@ -294,7 +294,7 @@ class JobLoop(Loop):
             raise
         except Exception as error:
             self._report_error(error)
-            remedy = "Revert the last edit: the operator cannot read the spec"
+            remedy = "Revert the last edit of the spec, which the operator cannot read"
             problems = (Problem("spec", unexpected(error), remedy),)
         deletion = parse_deletion(manifest.get("spec"))
         lost = unreadable(manifest.get("status"), status)

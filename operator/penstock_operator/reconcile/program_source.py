@@ -97,7 +97,11 @@ class ProgramSource:
             remedy = "Put files that are not UTF-8 text into an archive, and set source.url and source.sha256."
             problems.append(Problem(field, f"binary files are not supported: {names}", remedy))
         elif not files:
-            problems.append(Problem(field, "the ConfigMap has no files", "Add the program to its data."))
+            problems.append(
+                Problem(
+                    field, "the ConfigMap has no files", "Add the files of the program to the data of the ConfigMap."
+                )
+            )
         if problems:
             raise SpecError(tuple(problems))
         return files
@@ -109,7 +113,9 @@ class ProgramSource:
         credentials = None
         if git.secret_name is not None:
             if not git.url.startswith("https://"):
-                raise _refused("git.secretName", "http would send the password in plain text", "Write an https URL.")
+                raise _refused(
+                    "git.secretName", "http would send the password in plain text", "Set git.url to an https URL."
+                )
             secret = await self._read("Secret", git.secret_name, "git.secretName")
             data = secret_texts(secret)
             if secret.get("type") == ACCOUNT_TOKEN or not {"username", "password"} <= data.keys():
@@ -122,7 +128,7 @@ class ProgramSource:
         try:
             found = await self._cluster.get(SECRET if kind == "Secret" else CONFIG_MAP, self._namespace, name)
         except Denied as error:
-            remedy = "Give the operator the right to."
+            remedy = f"Give the operator the right to get the {kind}."
             raise _refused(field, f"{kind} {name} cannot be read: {error}", remedy) from error
         if found is None:
             raise _refused(field, f"{kind} {name} does not exist", f"Create it in the namespace {self._namespace}.")

@@ -112,7 +112,7 @@ def _next(ctx: SnapshotContext) -> SnapshotDecision:
     if ctx.job.deleting and ctx.status.state == "Pending":
         return _end(ctx, "Abandoned", f"FlinkJob {ctx.spec.job_ref.name} is being deleted")
     if ctx.status.state not in ("Pending", "InProgress"):
-        text = f"the state {ctx.status.state} was written by another version of the operator; nothing is done"
+        text = f"the state {ctx.status.state} was written by another version of the operator, so this version changes nothing"
         return _wait(ctx, text, after=ctx.settings.resync)
     return _pending(ctx) if ctx.status.state == "Pending" else _in_progress(ctx)
 
@@ -197,9 +197,9 @@ def _in_progress(ctx: SnapshotContext) -> SnapshotDecision:
     timeout = ctx.spec.timeout or (job.spec.upgrade.savepoint_timeout if job and job.spec else timedelta(minutes=10))
     replaced = job is not None and (job.status.running is None or job.status.running.job_id != status.job_id)
     if replaced and ctx.storage.was_read and not ctx.storage.error:
-        return _retry(ctx, "the job was replaced before it was complete")
+        return _retry(ctx, f"the job was restarted with new pods before the {ctx.kind} was complete")
     if status.started_at is not None and ctx.now - status.started_at > timeout:
-        return _retry(ctx, f"not complete within {timeout}")
+        return _retry(ctx, f"the {ctx.kind} was not complete within {timeout}")
     unknown = request is not None and request.state == "Unknown" and ctx.engine.running
     if unknown and status.job_id and status.target_directory and status.trigger_id:
         action = TakeSnapshot(ctx.kind, status.job_id, status.target_directory, status.trigger_id)
@@ -211,7 +211,7 @@ def _engine_completed(ctx: SnapshotContext) -> SnapshotDecision:
     request = ctx.engine.request
     if ctx.kind == "savepoint":
         if request is not None and request.location and ctx.storage.was_read and not ctx.storage.error:
-            return _retry(ctx, f"{request.location} is reported as complete, but cannot be read")
+            return _retry(ctx, f"the engine reports {request.location} as complete, but the operator cannot read it")
         return _wait(ctx, ctx.storage.error or "verifying")
     points = ctx.engine.checkpoints
     return _complete(_with(ctx, path=points.latest_path, checkpoint_id=points.latest_id), points.latest_at)

@@ -349,9 +349,7 @@ def _translated(call: Callable[[], T]) -> T:
     try:
         return call()
     except ImportError as error:
-        msg = (
-            f"the operator cannot read checkpoint storage: {error}. Use an image with penstock and the storage's driver"
-        )
+        msg = f"the operator cannot read checkpoint storage: {error}. Use an image of the operator with penstock and the driver of the storage"
         raise StorageMissing(msg) from error
     except Exception as error:
         from penstock.common.errors import PenstockError

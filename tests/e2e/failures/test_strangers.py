@@ -156,11 +156,11 @@ def test_fields_that_a_webhook_always_changes_are_reported_and_left(
     job = deploy(injected, parallelism=1).wait_until_running()
     job.wait_for_output()
     wait_until(
-        lambda: any(e.startswith("RepairFruitless: ") for e in job.events()),
+        lambda: any(e.startswith("RepairReverted: ") for e in job.events()),
         lambda: job.describe_missing("an event about it"),
         seconds=120,
     )
-    assert "terminationGracePeriodSeconds" in next(e for e in job.events() if e.startswith("RepairFruitless: "))
+    assert "terminationGracePeriodSeconds" in next(e for e in job.events() if e.startswith("RepairReverted: "))
     (worker,) = job.pods("worker")
     assert {"name": "INJECTED", "value": "1"} in worker["spec"]["containers"][0]["env"]
     before, pods = writes(stack), job.pod_names("master") | job.pod_names("worker")

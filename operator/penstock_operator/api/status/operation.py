@@ -86,7 +86,7 @@ class Operation(Api):
     never_started: bool = False
     """Rollback: whether no container of the failed revision has ever run. If so, that revision has committed nothing."""
     saved: bool = False
-    """Delete: whether the checkpoints are not needed any more, because the savepoint is complete and verified or the job has read all of its input."""
+    """Delete: whether the checkpoints are no longer needed, because the savepoint is complete and verified or the job has read all of its input."""
     fallback_revision: str | None = None
     """The revision to return to."""
     fallback_restore: Restore | None = None

@@ -65,8 +65,8 @@ if TYPE_CHECKING:
 REASON = "StatusLost"
 _CONSEQUENCE = "The operator changes nothing"
 _REMEDY = (
-    "Restore the status (kubectl edit --subresource=status). Or set job.initialSavepointPath to the state to start from and change "
-    "job.savepointRedeployNonce. Or give up the state with job.upgradeMode stateless"
+    "Do one of these: restore the status (kubectl edit --subresource=status); set job.initialSavepointPath to the state to start "
+    "from and change job.savepointRedeployNonce; or set job.upgradeMode to stateless to give up the state"
 )
 
 
@@ -89,7 +89,7 @@ def recover_lost_status(ctx: Context) -> Decision | None:
     if taken is not None:
         return taken
     known = ", ".join(sorted({f"incarnation {d.job_id} of {d.revision}" for d in found}))
-    return _lost(ctx, f"the status is empty, but Deployments of {known} exist, which do not run one job")
+    return _lost(ctx, f"the status is empty, but Deployments of several incarnations exist: {known}")
 
 
 def adopted(ctx: Context) -> Decision | None:
@@ -176,7 +176,7 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
     folder = f"{spec.storage.savepoints}/{savepoint_folder(subject.namespace, subject.name, subject.uid)}"
     text = (
         f"the status was lost; {found.revision} runs as incarnation {found.job_id} and the operator manages it again. It no "
-        f"longer knows and never deletes checkpoints of earlier incarnations, and an unfinished savepoint in {folder}"
+        f"longer knows these files and never deletes them: checkpoints of earlier incarnations, and an unfinished savepoint in {folder}"
     )
     ctx = ctx.with_event("Adopted", text, warning=True, key=f"adopted/{found.job_id}")
     nonces = _nonces(ctx) if _is_status_empty(ctx) else ctx.status.nonces

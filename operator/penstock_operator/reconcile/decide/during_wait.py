@@ -44,7 +44,7 @@ def before_step(ctx: Context) -> Context | Decision:
     ctx = with_failure_record(ctx)
     if (ctx.op.kind, ctx.op.step) not in _INTERRUPTED or not _is_waiting(ctx):
         return ctx
-    reason = f"{ctx.op.kind} waits in step {ctx.op.step}; the running job is recovered first"
+    reason = f"{ctx.op.kind} waits in step {ctx.op.step}. The operator interrupts it to recover the running job"
     recovered = recovery(ctx.with_event("Interrupted", reason).end("Interrupted", ctx.op.message or reason))
     return ctx if recovered is None else recovered.done()
 

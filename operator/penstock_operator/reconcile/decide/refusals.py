@@ -30,13 +30,13 @@ SNAPSHOT_REFUSED = "SnapshotRefused"
 """Reason while the creation of a FlinkSnapshot is refused. All other work continues."""
 
 REMEDIES = {
-    "Denied": "The cluster refuses it: check quotas, admission policies and the operator's RBAC",
+    "Denied": "Check quotas, admission policies and the operator's RBAC",
     "QuotaExceeded": QUOTA_REMEDY,
-    "InvalidObject": "The API server rejects an object made from the spec: correct the field it names (podTemplate, resources, ingress, …)",
-    "NameTaken": "The operator waits until it is removed. Remove or rename it, or give the FlinkJob another name",
-    "SecretMissing": "Create it, or correct the field that names it: spec.storage.secretName, rest.ssl.secret-name in "
+    "InvalidObject": "Correct the field of the spec from which the object is created (podTemplate, resources, ingress, …)",
+    "NameTaken": "Delete or rename that object, or give the FlinkJob another name. The operator waits until then",
+    "SecretMissing": "Create the Secret, or correct the field that names it: spec.storage.secretName, rest.ssl.secret-name in "
     "spec.configuration, or env, envFrom and volumes in a podTemplate. The operator does not change the running job until the Secret exists",
-    UNREADABLE: "The API server cannot return one kind of object: check its log. Restore or delete a Secret that it cannot decrypt",
+    UNREADABLE: "Check the log of the API server, which cannot return objects of one kind. If it cannot decrypt a Secret, restore or delete the Secret",
     "KubernetesUnavailable": "The operator tries again",
 }
 
@@ -52,15 +52,15 @@ def leftovers(names: tuple[str, ...], command: str) -> str:
     return (
         f"{', '.join(names[:4])}: created for an earlier FlinkJob of this name, without an owner, so Kubernetes never removes "
         f"them. Nothing proves that they belong to this FlinkJob, so the operator does not change them. Remove them: {command}. "
-        "Their checkpoints stay: job.startFrom: latest-of-name continues from them"
+        "Their checkpoints stay in storage. To continue from them, set job.startFrom to latest-of-name"
     )
 
 
 def stuck_pods(names: list[str]) -> str:
     """Describe the remedy for pods of a former incarnation that do not end."""
     return (
-        f"waiting for {len(names)} pods of the former incarnation to end: {', '.join(names[:3])}. Remove what blocks them (kubectl "
-        "describe pod: finalizers, the node), or delete them with --force"
+        f"waiting for {len(names)} pods of the former incarnation to end: {', '.join(names[:3])}. Run kubectl describe pod and remove "
+        "the cause (a finalizer, a lost node), or delete the pods with --force"
     )
 
 

@@ -194,10 +194,10 @@ def _apply_again(ctx: Context, group: Repaired, incarnation: Incarnation, desire
     readable = UNREAD not in flaw
     if before is not None:
         text = (
-            f"{changed} is changed back whenever it is applied: an admission webhook or another controller changes it. The "
+            f"{changed}: an admission webhook or another controller reverts it each time the operator applies the object. The "
             f"operator applies it again at most every {ctx.settings.backoff_limit}"
         )
-        ctx = ctx.with_event("RepairFruitless", text, warning=True, key=f"{incarnation.job_id}/{group}/{flaw}")
+        ctx = ctx.with_event("RepairReverted", text, warning=True, key=f"{incarnation.job_id}/{group}/{flaw}")
     elif readable and group == "children" and ctx.seen.edited:
         ctx = ctx.with_event("Applied", f"{changed}: applied with the values of the changed spec")
     elif readable and not _is_refused(ctx):

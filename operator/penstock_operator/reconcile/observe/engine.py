@@ -119,7 +119,7 @@ async def _overview_by_parts(client: EngineClient, job_id: str) -> JobOverview |
     jobs = await client.jobs()
     job = next((j for j in jobs if j.id == job_id), None)
     if job is None:
-        others = f"; it has {', '.join(j.id for j in jobs[:3])}" if jobs else ""
+        others = f"; it has the jobs {', '.join(j.id for j in jobs[:3])}" if jobs else ""
         return f"the master does not have job {job_id} (yet){others}"
     points = await client.checkpoints(job_id)
     progress = await _or_default(client.progress(job_id), Progress())

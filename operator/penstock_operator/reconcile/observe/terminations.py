@@ -95,7 +95,7 @@ def _eviction_remedy(role: str, message: str) -> str:
     for resource in ("ephemeral-storage", "memory"):
         if resource in message:
             field = f"spec.{role}.resources.requests.{resource}"
-            return f"Kubernetes replaces it. Set {field} to what it needs, so that its node has enough"
+            return f"Kubernetes replaces it. Set {field} to the amount that the pod needs, so that the scheduler selects a node with enough"
     return "Kubernetes replaces it"
 
 
@@ -129,7 +129,7 @@ def memory_remedy(role: str, container: str, limit: str) -> str:
         return f"Raise resources.limits.memory of container {container} in spec.{role}.podTemplate"
     if not limit:
         field = f"spec.{role}.resources.requests.memory"
-        return f"Its node has run out of memory: set {field} and limits.memory to what it needs"
+        return f"Its node has run out of memory: set {field} and limits.memory to the memory that the pod needs"
     slots = ", or lower spec.worker.slots" if role == "worker" else ""
     return f"Raise spec.{role}.resources.limits.memory{slots}"
 

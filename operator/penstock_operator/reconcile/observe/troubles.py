@@ -36,8 +36,8 @@ _MIN_CHECK_TIME = timedelta(minutes=5)
 late, so the check is repeated.
 """
 _RANGE_REMEDY = (
-    "Set spec.master.resources and spec.worker.resources to what the namespace's LimitRange and the containers' limits allow. "
-    "The LimitRange supplies requests that they omit"
+    "Set spec.master.resources and spec.worker.resources to values that the namespace's LimitRange and the containers' limits "
+    "allow. The LimitRange sets requests and limits that the spec omits"
 )
 _RANGE_WORDS = (" usage per ", "must be less than or equal to ")
 """Parts of the messages of a LimitRange, and of the API server if a request exceeds a limit. A LimitRange may have
@@ -81,8 +81,8 @@ def node_trouble(pod: Mapping[str, Any]) -> Trouble | None:
     name, node = pod.get("metadata", {}).get("name", ""), pod.get("spec", {}).get("nodeName", "")
     return Trouble(
         "NodeLost",
-        f"the node {node} of pod {name} does not respond, or has been tainted; the pod is replaced",
-        "If the node does not recover, restart it, or delete it from the cluster if it is off",
+        f"the node {node} of pod {name} does not respond or has a taint; Kubernetes replaces the pod",
+        "If the node does not recover, restart it, or delete it from the cluster if it is switched off",
     )
 
 
@@ -187,7 +187,7 @@ def first_failure(pod: Mapping[str, Any]) -> str:
     for container in _containers(pod):
         if container.get("state", {}).get("terminated", {}).get("exitCode"):
             return f"the container {container.get('name')} failed: {last_output(container, pod)}"
-    return "the check's container never ran"
+    return "the container of the check never started"
 
 
 def _exit_code(container: Mapping[str, Any]) -> int | None:

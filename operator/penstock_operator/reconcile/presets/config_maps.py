@@ -57,7 +57,14 @@ class ClusterPresets:
             try:
                 found = await self._cluster.get(CONFIG_MAP, place, CONFIG_MAP_NAME)
             except Denied as error:
-                return Preset(None, Problem(where, f"it cannot be read: {error}", "Give the operator the right to."))
+                return Preset(
+                    None,
+                    Problem(
+                        where,
+                        f"it cannot be read: {error}",
+                        "Give the operator the right to get this ConfigMap.",
+                    ),
+                )
             if found is not None:
                 texts[where] = str((found.get("data") or {}).get(KEY, ""))
         return preset(texts)

@@ -91,7 +91,7 @@ def preset(texts: Mapping[str, str]) -> Preset:
 
 def _problems(parsed: object, where: str) -> Iterator[Problem]:
     if not isinstance(parsed, dict):
-        yield Problem(where, f"{KEY} is not an object", "Write a part of a FlinkJob's spec.")
+        yield Problem(where, f"{KEY} is not an object", "Write fields of a FlinkJob's spec, such as configuration.")
         return
     for key, value in parsed.items():
         parts = _ALLOWED.get(key)
@@ -101,7 +101,11 @@ def _problems(parsed: object, where: str) -> Iterator[Problem]:
         elif key != "imagePullSecrets" and not isinstance(value, dict):
             yield Problem(f"{where} {key}", "it must be an object", "Write it as in a FlinkJob.")
         elif parts and isinstance(value, dict) and (others := sorted(value.keys() - set(parts))):
-            yield Problem(f"{where} {key}.{others[0]}", "this field cannot be preset", f"Of {key}: {', '.join(parts)}.")
+            yield Problem(
+                f"{where} {key}.{others[0]}",
+                "this field cannot be preset",
+                f"Presets of {key} are possible for {', '.join(parts)}.",
+            )
 
 
 def merged_over(presets: Mapping[str, Any], raw: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:

@@ -147,8 +147,10 @@ def _job_stalled(ctx: Context, status: FlinkJobStatus, running: Running) -> Find
     if running.failed_at is not None:
         return _kept_failed(ctx, running)
     if end_overdue(ctx) and why_not_recovered(ctx, running) is not None:
-        text = f"the job is {status.job_state} and does not end. Change job.restartNonce: its pods are then stopped"
-        return Finding("True", "EndTimeout", f"{text}, and it continues from its newest checkpoint")
+        text = (
+            f"the job is {status.job_state} and does not end. Change job.restartNonce. The operator then stops its pods"
+        )
+        return Finding("True", "EndTimeout", f"{text}, and the job continues from its newest checkpoint")
     if suspended_overdue(ctx):
         return Finding("True", "Fenced", FENCED)
     if seen.troubles and status.job_state != "RUNNING":

@@ -91,7 +91,7 @@ TABLE = (
     Bad("pod-no-object", "InvalidSpec", "spec.worker.podTemplate.spec: it must be an object, not a list", edit(worker={"podTemplate": {"spec": []}})),
     Bad("label-no-string", "InvalidSpec", "spec.podTemplate.metadata.labels.team: it must be a string, not a number. Put it in quotes", edit(podTemplate={"metadata": {"labels": {"team": 7}}})),
     Bad("parallelism", "InvalidSpec", "spec.job.parallelism: 200 is more than maxParallelism 128", edit(job={"parallelism": 200})),
-    Bad("standbys", "InvalidSpec", "spec.master.replicas: standby masters are not supported yet", edit(master={"replicas": 2})),
+    Bad("standbys", "InvalidSpec", "spec.master.replicas: standby masters are not supported", edit(master={"replicas": 2})),
     Bad("owned-key", "InvalidSpec", "spec.storage.checkpoints", edit(configuration={"execution.checkpointing.dir": "s3://x"})),
     Bad("credentials", "InvalidSpec", "spec.storage.secretName", edit(configuration={"s3.secret-key": "x"})),
 )  # fmt: skip
@@ -145,7 +145,7 @@ def test_repaired_storage_needs_no_other_action() -> None:
 
 
 SECRET_MISSING = "the Secret s3 does not exist"
-NAMED_BY = "Create it, or correct the field that names it: spec.storage.secretName"
+NAMED_BY = "Create the Secret, or correct the field that names it: spec.storage.secretName"
 LATE = 700
 """A time in seconds after the deadline of a check pod."""
 

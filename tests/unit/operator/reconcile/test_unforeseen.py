@@ -110,7 +110,7 @@ def test_a_missing_right_to_read_a_job_is_reported_and_its_deletion_ends(kind: s
         stalled = world.condition("Stalled")
         assert (stalled["status"], stalled["reason"]) == ("True", "OperatorError")
         assert "is forbidden" in stalled["message"]
-        assert "its Role lacks that right" in stalled["message"]
+        assert "the Role of the operator does not have that right" in stalled["message"]
         world.cluster.unreadable.clear()
         await world.until(lambda: running(world, parallelism=3))
         world.cluster.unreadable.add(kind)

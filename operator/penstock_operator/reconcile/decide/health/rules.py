@@ -56,7 +56,9 @@ def with_health(ctx: Context) -> Context:
     if found is not None and found != health.broken:
         return _with_broken_rule(ctx, spec, health, found)
     if found is None and health.broken is not None:
-        text = f"{health.broken} is over: the job is {ctx.seen.engine.state or 'answering'} again"
+        text = (
+            f"the health rule {health.broken} is no longer broken: the job is {ctx.seen.engine.state or 'responding'}"
+        )
         ctx = ctx.with_event("HealthRecovered", text, key=f"well/{health.job_id}/{health.broken}/{health.since}")
         return ctx.with_status(health=health.model_copy(update={"broken": None, "message": "", "since": ctx.now}))
     return ctx

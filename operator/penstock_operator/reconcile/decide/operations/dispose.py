@@ -75,7 +75,9 @@ def _delete(ctx: Context) -> Decision:
     op = ctx.op
     overdue = ctx.now - op.started_at >= ctx.deletion_policy.timeout
     if op.step in ("Stop", "Seal") and overdue:
-        return _without_savepoint(ctx, f"no savepoint in time: {op.message}")
+        return _without_savepoint(
+            ctx, f"the savepoint was not complete before the timeout of the deletion: {op.message}"
+        )
     if op.step == "Stop" and op.trigger_id is None and (op.retry_at is None or ctx.now >= op.retry_at):
         return _take_savepoint(ctx)
     refused = ctx.failed_action("ScaleDown")
@@ -85,7 +87,9 @@ def _delete(ctx: Context) -> Decision:
             ctx = ctx.with_event("PodsAbandoned", text, warning=True)
         elif ctx.seen.left:
             ctx = ctx.with_event(
-                "PodsAbandoned", f"{len(ctx.seen.left)} pods did not end in time; the deletion continues", warning=True
+                "PodsAbandoned",
+                f"{len(ctx.seen.left)} pods did not end before the timeout of the deletion, which continues",
+                warning=True,
             )
         return ctx.advance()
     steps = {"Stop": stop, "Seal": seal, "Teardown": teardown}
@@ -132,7 +136,7 @@ def _is_stopped_with_savepoint(ctx: Context) -> bool:
 
 
 def _without_savepoint(ctx: Context, reason: str) -> Decision:
-    text = f"{reason}; the deletion continues, and the checkpoints stay"
+    text = f"{reason}; the deletion continues, and the operator keeps the checkpoints"
     return ctx.with_event("DeletedWithoutSavepoint", text, warning=True).advance("Teardown")
 
 
@@ -143,7 +147,7 @@ def dispose(ctx: Context) -> Decision:
         return _remove_finalizer(ctx)
     if policy.savepoint and not ctx.op.saved:
         text = (
-            "the checkpoints stay although deletion.storage is Delete: deletion.savepoint requires a savepoint, but no "
+            "the operator keeps the checkpoints although deletion.storage is Delete: deletion.savepoint requires a savepoint, but no "
             "verified savepoint exists. The checkpoints are the only copy of the job's state"
         )
         return _remove_finalizer(ctx.with_event("StorageKept", text, warning=True))
@@ -155,7 +159,7 @@ def dispose(ctx: Context) -> Decision:
     if not left:
         return _remove_finalizer(ctx)
     if ctx.past_deadline:
-        reason = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "it took too long"
+        reason = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "the deletion took too long"
         ctx = ctx.with_event("StorageKept", f"{_folders(ctx, left)} could not be deleted: {reason}", warning=True)
         return _remove_finalizer(ctx)
     if failure:

@@ -70,7 +70,7 @@ def _from_latest(ctx: Context) -> Context | Decision:
         if last is None or last.action != "FencePredecessors":
             return ctx.act(
                 FencePredecessors(storage.left.incarnations),
-                "fencing off earlier FlinkJobs, so that they write nothing more",
+                "fencing off earlier FlinkJobs, so that they can write nothing",
             )
         if last.ok:
             return ctx.with_op(fenced=True).done()
@@ -108,7 +108,7 @@ def with_unanswered_search_event(ctx: Context) -> Context:
     if op.kind != "Deploy" or op.looked_back or op.source is None:
         return ctx
     text = (
-        f"storage has not responded to the operator ({ctx.seen.storage.error or 'it was not read'}). Earlier FlinkJobs of this name may "
+        f"storage has not responded to the operator ({ctx.seen.storage.error or 'no reason is known'}). Earlier FlinkJobs of this name may "
         "have left state there. This FlinkJob was started without that state"
     )
     return ctx.with_event("StateUnknown", text, warning=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 CHECK_GONE_AFTER = timedelta(minutes=1)
 """Time after which a check pod that is still being deleted is assumed to be on a node that does not respond."""
-_ANY_STATE = Restore(kind="Latest", reason="not known before the job has stopped")
+_ANY_STATE = Restore(kind="Latest", reason="the newest checkpoint is not known before the job has stopped")
 CHECKING = "checking the new revision in a separate pod"
 _ACCESS = (
     "Correct spec.storage (spec.storage.secretName names the keys), or give access; the operator then checks again"
@@ -120,7 +120,7 @@ def _rollback_blocked(ctx: Context, pod: CheckPod, reason: str) -> Decision:
     )
     text = (
         f"the failed revision has completed checkpoints, so its output up to {start} is committed, but {op.target_revision} "
-        f"cannot be restored from that state: {reason}. The job does not run, and no state is deleted. To repeat no output, edit the "
+        f"cannot be restored from that state: {reason}. The job does not run, and no state is deleted. To continue without repeated output, edit the "
         f"spec so that it accepts that state (or change job.restartNonce). To go back, {repeat}; the job then repeats its output "
         "since that point"
     )
@@ -245,8 +245,8 @@ def _passed(revision: str, pod: CheckPod) -> str:
         return f"{revision} imports, builds its graph and accepts the state"
     named = "; ".join(not_compared[:_MOST_NAMED]) + (" …" if len(not_compared) > _MOST_NAMED else "")
     return (
-        f"{revision} imports, builds its graph and accepts the compared state. The check could not compare states that "
-        f"may be declared here: {named}"
+        f"{revision} imports, builds its graph and accepts the compared state. The check could not see the states that these "
+        f"statements may declare: {named}"
     )
 
 

@@ -102,7 +102,7 @@ def _wait_for_rescale(ctx: Context, target: int) -> Decision:
     if request is not None and request.state == "Failed":
         return ctx.retry("RescaleFailed", _remedy(request.cause), trigger_id=None)
     if ctx.past_deadline:
-        return ctx.retry("RescaleTimeout", _remedy("not complete in time"), trigger_id=None)
+        return ctx.retry("RescaleTimeout", _remedy("it was not complete before the timeout"), trigger_id=None)
     lost = request is not None and request.state == "Unknown" and engine.running and failure is None
     if lost and op.request_id is None:
         return ctx.act(Rescale(ctx.status.running.job_id if ctx.status.running else "", target, op.trigger_id or ""))

@@ -90,7 +90,7 @@ def wait_for_former_pods(ctx: Context) -> Decision | None:
     if not former_pods:
         return None
     if _left_behind(ctx):
-        return ctx.act(ScaleDown(), "removing pods that an earlier start has left")
+        return ctx.act(ScaleDown(), "removing the pods of an earlier start")
     if ctx.now - op.step_since > ctx.settings.stuck_pods_timeout:
         return ctx.wait(stuck_pods([p.name for p in former_pods]), blocked=PODS_STUCK)
     return ctx.wait(f"waiting for pods of the former incarnation to end: {former_pods[0].name}")
@@ -296,11 +296,11 @@ def watch(ctx: Context) -> Decision:
     ctx = look_again(ctx)
     op, running, engine = ctx.op, ctx.status.running, ctx.seen.engine
     if running is None:
-        return ctx.end("Abandoned", "what was watched is gone").done()
+        return ctx.end("Abandoned", "the new incarnation no longer exists, so it cannot become stable").done()
     ours = engine.reachable and engine.job_id == running.job_id
     stored = ctx.seen.storage.newest
     if stopped_without_request(ctx):
-        return ctx.end("Abandoned", "what was watched has been stopped").done()
+        return ctx.end("Abandoned", "the job was stopped before it became stable").done()
     completed = (ours and engine.checkpoints.completed > 0) or (stored is not None and stored.job_id == running.job_id)
     if ours and (engine.state == "FINISHED" or (engine.running and completed)):
         return _stable(ctx, running)
@@ -405,7 +405,7 @@ def _unstable(ctx: Context, reason: str) -> Decision:
     if ctx.seen.engine.terminal:
         ctx = ctx.failed(f"{op.kind}Failed", reason).with_event(f"{op.kind}Failed", reason, warning=True)
         return ctx.end("Failed", reason).done()
-    remedy = "The operator does not change it and watches it. Correct the cause, or the spec"
+    remedy = "The operator keeps these pods and continues to watch the job. Correct the cause, or the spec"
     return ctx.wait(f"{reason}. {remedy}", blocked=f"{op.kind}Failed")
 
 

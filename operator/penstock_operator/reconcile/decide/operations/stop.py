@@ -132,7 +132,9 @@ def _await_savepoint(ctx: Context) -> Decision:
         return ctx.retry("SavepointFailed", _savepoint_remedy(request.cause), trigger_id=None)
     if request is not None and request.state == "InProgress":
         if ctx.past_deadline:
-            return ctx.retry("SavepointTimeout", _savepoint_remedy("not complete in time"), trigger_id=None)
+            return ctx.retry(
+                "SavepointTimeout", _savepoint_remedy("it was not complete before the timeout"), trigger_id=None
+            )
         return ctx.pending("the savepoint is being written", after=_soon(ctx))
     return _unanswered(ctx)
 
@@ -274,11 +276,11 @@ def _fence(ctx: Context, job_id: str) -> Decision:
     """
     last, lost = ctx.seen.last, [p.name for p in ctx.seen.left]
     if last is None or last.action != "FenceIncarnation":
-        return ctx.act(FenceIncarnation(job_id), "fencing off the former incarnation, so that it writes nothing more")
+        return ctx.act(FenceIncarnation(job_id), "fencing off the former incarnation, so that it can write nothing")
     if lost and not last.ok:
         return ctx.wait(
             f"{lost[0]} is on a node that does not respond and cannot be fenced off: {last.message}. Give the operator "
-            "write access to storage.checkpoints, or delete the node if it is off",
+            "write access to storage.checkpoints, or delete the node if it is switched off",
             blocked="StorageUnavailable",
             after=ctx.settings.backoff_first,
         )

@@ -96,11 +96,11 @@ def incarnation_restore(running: Running, storage: Storage) -> Choice:
         return _of_unknown_origin(running, storage)
     if running.had_checkpoint:
         return Lost(
-            f"job {running.job_id} has completed checkpoints, but none that is complete can be read; it is not started "
-            f"empty. {_BY_HAND}, or set job.upgradeMode to stateless and change job.restartNonce to give up its state"
+            f"job {running.job_id} has completed checkpoints, but no complete checkpoint can be read. The operator does not start it "
+            f"with empty state. {_BY_HAND}, or set job.upgradeMode to stateless and change job.restartNonce to give up its state"
         )
     return running.restored_from.model_copy(
-        update={"reason": f"no checkpoint since; {running.restored_from.reason}".rstrip("; ")}
+        update={"reason": f"no checkpoint since its start; {running.restored_from.reason}".rstrip("; ")}
     )
 
 

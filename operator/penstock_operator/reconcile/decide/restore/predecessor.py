@@ -96,11 +96,11 @@ class UnusedState:
     start: Restore
 
     def __str__(self) -> str:
-        taken = f"from {self.start.path} (job.initialSavepointPath)" if self.start.path else "empty"
+        taken = f"from {self.start.path} (job.initialSavepointPath)" if self.start.path else "with empty state"
         when = f", of {self.left.time:%Y-%m-%d %H:%M:%S} UTC," if self.left.time else ""
         newer = "newer state of an" if self.start.path else "state of an"
         return (
             f"it was started {taken}, although {newer} earlier FlinkJob of this name exists in storage: {self.left.path}{when} is the "
             f"newest. To continue from it, set job.initialSavepointPath to {self.left.path} and change "
-            f"job.savepointRedeployNonce; job.startFrom ({EMPTY} or {LATEST}) decides this before the next first start"
+            f"job.savepointRedeployNonce; job.startFrom ({EMPTY} or {LATEST}) decides this when the next FlinkJob of this name starts for the first time"
         )

@@ -57,8 +57,8 @@ if TYPE_CHECKING:
 
 
 FENCED = (
-    "another JobManager has taken the job over from its master, which ends and is started again. Only one JobManager may run "
-    "under a job id: if this repeats, find the other one"
+    "another JobManager has taken over the job from its master, which ends and starts again. Only one JobManager may run "
+    "under a job id. If this repeats, find the other JobManager and stop it"
 )
 
 
@@ -150,10 +150,12 @@ def _not_running(
     if not gone and not never_started and spec.job.upgrade_mode == "savepoint":
         state = seen.engine.state if seen.engine.reachable else "unreachable"
         if not spec.upgrade.checkpoint_fallback:
-            return Wait(f"a savepoint needs a RUNNING job, this one is {state}; upgrade.checkpointFallback is false")
+            return Wait(
+                f"a savepoint needs a RUNNING job, this one is {state}; the operator waits for it, because upgrade.checkpointFallback is false"
+            )
         if waited < patience:
             return Wait(
-                f"a savepoint needs a RUNNING job, this one is {state}; the newest checkpoint is used instead soon"
+                f"a savepoint needs a RUNNING job, this one is {state}; otherwise the newest checkpoint is used soon"
             )
     return _newest(running, seen)
 

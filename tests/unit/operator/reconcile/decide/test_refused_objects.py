@@ -41,7 +41,7 @@ def test_a_refused_worker_does_not_affect_the_old_job(check: bool) -> None:
         stalled = world.condition("Stalled")
         assert stalled["reason"] == "InvalidObject"
         assert "resources.requests[mem]" in stalled["message"]
-        assert "correct the field" in stalled["message"]
+        assert "Correct the field of the spec" in stalled["message"]
         await world.run(120)
         assert world.status()["jobId"] == before
         assert not world.savepoints

@@ -131,7 +131,7 @@ def test_a_webhook_that_changes_a_field_of_the_operator_is_not_fought(
         written = await writes_in(world, 600)
         repairs = [call for call in written if call.startswith(f"apply {kind}")]
         assert len(repairs) <= 24, f"{len(repairs)} in ten minutes"
-        reported = [text for reason, text in world.events() if reason == "RepairFruitless"]
+        reported = [text for reason, text in world.events() if reason == "RepairReverted"]
         assert any(where in text and "webhook" in text for text in reported), reported
         assert len(reported) <= 2, reported
         world.edit(job={"savepointTriggerNonce": 1})
@@ -149,7 +149,7 @@ def test_a_repair_that_finally_succeeds_is_forgotten() -> None:
         world.cluster.admission = webhook("Service", annotate)
         world.cluster.edit("Service", "default", "weather-rest", annotate)
         world.edit(rollback={"after": "6m"})  # compares all objects again
-        await world.until(lambda: any(reason == "RepairFruitless" for reason, _ in world.events()))
+        await world.until(lambda: any(reason == "RepairReverted" for reason, _ in world.events()))
         world.cluster.admission = lambda manifest: None
         await world.run(400, pace=5)
         service = world.cluster.one("Service", "weather-rest")

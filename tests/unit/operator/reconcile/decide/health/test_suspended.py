@@ -59,7 +59,7 @@ def test_a_fenced_master_that_does_not_end_is_killed_and_the_incarnation_is_kept
         before, world.masters_hang = masters(world), True
         fence(world)
         await world.until(
-            lambda: stalled(world, "Fenced", "find the other one") or masters(world) != before, within=200
+            lambda: stalled(world, "Fenced", "find the other JobManager") or masters(world) != before, within=200
         )
         await world.until(lambda: running(world), within=60)
         assert (world.status()["jobId"], operations(world)) == (job_id, ["Deploy"])
