@@ -19,77 +19,22 @@ from penstock.connectors.core.source import (
     Source,
     SourceReader,
     Split,
-    SplitEnumerator,
     SplitReader,
 )
 from penstock.connectors.simple.datagen import DataGeneratorSource, GeneratorSplitReader
 from penstock.jobmanager.coordinators.source_coordinator import SourceCoordinator
-from penstock.records.batch import MAX_TIMESTAMP, Batch, RowBatch
+from penstock.records.batch import MAX_TIMESTAMP, Batch
 from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.worker import ManualClock
 from tests.clocks import JumpingClock
 from tests.unit.connectors.file.file_job import FAR, operator_of
-
-
-class Batches(SplitReader):
-    """A reader that returns the batches of its split, or None for None. It is finished after the last one."""
-
-    def __init__(self, batches: list[list[int] | None], position: int) -> None:
-        self._batches = batches
-        self._position = position
-
-    def read(self, bounds: ReadBounds) -> Batch | None:
-        if self.finished:
-            return None
-        values = self._batches[self._position]
-        self._position += 1
-        return None if values is None else RowBatch(list(values), None)
-
-    @property
-    def position(self) -> int:
-        return self._position
-
-    @property
-    def finished(self) -> bool:
-        return self._position == len(self._batches)
-
-    def lag(self) -> int:
-        return len(self._batches) - self._position
-
-
-class BatchesReader(SourceReader):
-    def __init__(self, source: Splits) -> None:
-        self._source = source
-
-    def open_split(self, split: Split, position: Any) -> SplitReader:
-        self._source.opened.append(split.id)
-        return Batches(self._source.contents[int(split.id)], position or 0)
-
-    def lag_of(self, split: Split, position: Any) -> int:
-        return len(self._source.contents[int(split.id)]) - (position or 0)
-
-
-class Splits(Source):
-    """A source with one split for each list of batches."""
-
-    def __init__(self, contents: list[list[list[int] | None]]) -> None:
-        self.contents = contents
-        self.opened: list[str] = []
-
-    def create_enumerator(self) -> SplitEnumerator:
-        return AllAtOnce(len(self.contents))
-
-    def create_reader(self, context: ReaderContext) -> SourceReader:
-        return BatchesReader(self)
-
-
-class AllAtOnce(SplitEnumerator):
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def discover(self) -> list[Split]:
-        return [Split(str(number)) for number in range(self._count)]
-
+from tests.unit.taskmanager.operators.connectors.split_readers import (
+    Batches,
+    BatchesReader,
+    DuckReader,
+    Splits,
+    UnboundedSplits,
+)
 
 EVENT_TIME: WatermarkStrategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(lambda v, _: v)
 
@@ -112,10 +57,6 @@ def test_splits_take_turns_without_event_time() -> None:
     operator, output = assigned(Splits([[[1], [2], [3]], [[10], [20]], [[100]]]), ManualClock(0))
     read_all(operator)
     assert [value for value, _ in output.records] == [1, 10, 100, 2, 20, 3]
-
-
-class UnboundedSplits(Splits):
-    bounded = False
 
 
 @pytest.mark.parametrize(
@@ -360,26 +301,6 @@ def test_a_clock_that_is_set_back_does_not_delay_excluded_splits(monkeypatch: py
             clock.jump(-3_600_000)
     values = [value for value, _ in output.records]
     assert values.index(3) < values.index(2) + 25
-
-
-class DuckReader:
-    """A class with the original methods of split readers, but without the base class."""
-
-    moves_without_records = False
-    position = 0
-
-    def read(self, bounds: ReadBounds) -> Batch | None:
-        self.position += 1
-        return RowBatch([self.position], None)
-
-    @property
-    def finished(self) -> bool:
-        return self.position == 3
-
-    def __getattr__(self, name: str) -> Any:
-        if name in ("is_caught_up", "has_given_all"):
-            raise AttributeError(name)
-        return {"take_rejected": list, "take_watermarks": list, "is_idle": bool, "close": bool}.get(name, lambda: None)
 
 
 def test_a_reader_may_have_the_methods_without_the_base_class(monkeypatch: pytest.MonkeyPatch) -> None:
