@@ -184,8 +184,8 @@ def _pod(spec: Mapping[str, Any], field: str) -> Iterator[Problem]:
             for name in sorted(_PROBES & container.keys()):
                 yield from _probe(_mapping(container, name), f"{field}.containers[{i}].{name}")
     for i, container in _list(spec, "initContainers"):
-        own = container.get("name") in (INSTALLER, FETCHER)
-        yield from _container(container, f"{field}.initContainers[{i}]", _INSTALLER if own else _CONTAINER)
+        is_of_operator = container.get("name") in (INSTALLER, FETCHER)
+        yield from _container(container, f"{field}.initContainers[{i}]", _INSTALLER if is_of_operator else _CONTAINER)
 
 
 def _container(container: Mapping[str, Any], field: str, allowed: set[str]) -> Iterator[Problem]:

@@ -164,9 +164,9 @@ _FILE_NAME = re.compile(r"(?!\.)[A-Za-z0-9._-]{1,200}")
 def _source(source: Source, entry: str | None) -> Iterator[Problem]:
     field, kinds = "spec.job.source", " and ".join((", ".join(_SOURCES[:-1]), _SOURCES[-1]))
     values = (source.url, source.files, source.config_map, source.git, source.image)
-    given = [name for name, value in zip(_SOURCES, values, strict=True) if value]
-    if len(given) != 1:
-        found = f"{' and '.join(given)} are set" if given else "it names no program"
+    kinds_set = [name for name, value in zip(_SOURCES, values, strict=True) if value]
+    if len(kinds_set) != 1:
+        found = f"{' and '.join(kinds_set)} are set" if kinds_set else "it names no program"
         yield Problem(field, found, f"Set exactly one of {kinds}.")
     elif (source.url is None) != (source.sha256 is None):
         problem = "only a file at a url has a checksum" if source.url is None else "the checksum of the file is missing"

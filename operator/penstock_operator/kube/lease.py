@@ -124,9 +124,9 @@ class Leadership:
         retry, deadline = self.times.retry.total_seconds(), self.times.renew_deadline.total_seconds()
         while self.holds():
             await asyncio.sleep(retry)
-            left = deadline - (self._clock() - (self._renewed or 0.0))
+            remaining_s = deadline - (self._clock() - (self._renewed or 0.0))
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(min(left, deadline / 2), retry)):
+                async with asyncio.timeout(max(min(remaining_s, deadline / 2), retry)):
                     await self.attempt(cluster)
         log.error("%s has lost the lease", self.identity)
 

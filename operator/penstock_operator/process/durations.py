@@ -138,8 +138,8 @@ def _stopped_at(transition: Transition) -> datetime:
     complete, although the operator verifies the savepoint afterwards.
     """
     status: FlinkJobStatus = transition.after
-    made, op = status.last_savepoint, status.operation
-    ours = made is not None and op is not None and op.restore is not None and op.restore.path == made.path
-    if ours and made is not None and made.time is not None:
-        return min(made.time, transition.now)
+    savepoint, op = status.last_savepoint, status.operation
+    ours = savepoint is not None and op is not None and op.restore is not None and op.restore.path == savepoint.path
+    if ours and savepoint is not None and savepoint.time is not None:
+        return min(savepoint.time, transition.now)
     return transition.now

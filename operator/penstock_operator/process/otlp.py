@@ -88,8 +88,8 @@ class OtlpSpans:
     def send(self, span: Span) -> None:
         """Put the span into the queue."""
         try:
-            for made in self._otlp_span(span, self._ids.generate_trace_id(), None):
-                self._processor.on_end(made)
+            for otel_span in self._otlp_span(span, self._ids.generate_trace_id(), None):
+                self._processor.on_end(otel_span)
         except Exception:
             log.warning("a trace could not be sent", exc_info=True)
 

@@ -117,10 +117,10 @@ def is_savepoint_of(namespace: str, job: str, path: str) -> bool:
     parts = rest.split("/")
     if not scheme or len(parts) < _SAVEPOINT_DEPTH or any(part in (".", "..") for part in parts) or "" in parts[1:]:
         return False
-    in_namespace, owner, _, own = parts[-4:]
+    in_namespace, owner, _, savepoint_name = parts[-4:]
     start = savepoint_folder("", job).removeprefix("/")
     named = owner.startswith(start) and len(owner) <= len(start) + UID_SHOWN
-    return in_namespace == namespace and named and own.startswith("savepoint-")
+    return in_namespace == namespace and named and savepoint_name.startswith("savepoint-")
 
 
 @dataclass(frozen=True)

@@ -249,23 +249,23 @@ def _deleting(ctx: SnapshotContext) -> SnapshotDecision:
             ctx, "waiting for the savepoint that is being written, to delete its files", after=ctx.settings.progress
         )
     unread = ctx.storage.error if ctx.folders else ""
-    left = [path for path in _files(ctx) if path not in ctx.disposed]
-    if not left and not unread:
+    undeleted = [path for path in _files(ctx) if path not in ctx.disposed]
+    if not undeleted and not unread:
         return SnapshotDecision(ctx.status, Release(), requeue=ctx.settings.backoff_first if ctx.failure else None)
-    needing = sorted(name for name, paths in ctx.needed.items() if not paths.isdisjoint(left))
+    needing = sorted(name for name, paths in ctx.needed.items() if not paths.isdisjoint(undeleted))
     if needing:
         more = f" and {len(needing) - 3} more" if len(needing) > 3 else ""
         text = f"kept: a restore of FlinkJob {', '.join(needing[:3])}{more} may need it"
         return _wait(ctx, text, after=ctx.settings.resync)
-    failure, since = ctx.failure or ("" if left else unread), ctx.deleting_since or ctx.now
+    failure, since = ctx.failure or ("" if undeleted else unread), ctx.deleting_since or ctx.now
     patience = KEYS_TIMEOUT if ctx.keys_are_gone else DISPOSAL_TIMEOUT
     if ctx.now - since > patience and failure:
-        text = f"the files at {', '.join(left or ctx.folders)} could not be deleted: {failure}"
+        text = f"the files at {', '.join(undeleted or ctx.folders)} could not be deleted: {failure}"
         event = Event("FilesKept", text, "Warning", key=f"{ctx.uid}/kept")
         return SnapshotDecision(ctx.status, Release(), (event,))
     if failure:
         return _wait(ctx, f"deleting the files: {failure}", after=ctx.settings.backoff_first)
-    return SnapshotDecision(ctx.status, Dispose(left[0]), ctx.events)
+    return SnapshotDecision(ctx.status, Dispose(undeleted[0]), ctx.events)
 
 
 def _is_under_way(ctx: SnapshotContext) -> bool:

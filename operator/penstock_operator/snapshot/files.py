@@ -39,8 +39,8 @@ async def read_files(ctx: SnapshotContext, ports: Ports) -> tuple[Storage, Stora
         except Exception as error:  # see `query_storage`
             errors.append(in_words(error))
             continue
-        own = has_known_maker(ctx) and same_store(candidates[0], access)
-        if own or found.sealed is not None or found.within or any(v.ok for v in found.verdicts.values()):
+        are_own = has_known_maker(ctx) and same_store(candidates[0], access)
+        if are_own or found.sealed is not None or found.within or any(v.ok for v in found.verdicts.values()):
             return found, access
         absent = absent or found
     if absent is not None and not errors:

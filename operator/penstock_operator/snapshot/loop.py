@@ -223,13 +223,13 @@ class SnapshotLoop(Loop):
                 found[manifest["metadata"]["name"]] = spec
         return found
 
-    async def _needed(self, own: str) -> dict[str, frozenset[str]]:
+    async def _needed(self, own_name: str) -> dict[str, frozenset[str]]:
         """Return the paths from which each FlinkJob of the namespace may still be started. Skip a FlinkJob that is
         being deleted.
         """
         found = await self._ports.cluster.list(FLINKJOB, self.namespace)
         return {
-            meta["name"]: _paths_of(manifest, own=meta["name"] == own)
+            meta["name"]: _paths_of(manifest, own=meta["name"] == own_name)
             for manifest in found
             if "deletionTimestamp" not in (meta := manifest["metadata"])
         }

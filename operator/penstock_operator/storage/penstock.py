@@ -151,12 +151,12 @@ class PenstockStorage:
         """
         owners = await self._run(root, lambda: self._owners(savepoints, folder))
         found = await few_at_a_time(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)
-        made = [snapshot for of_owner in found for snapshot in of_owner]
-        makers = {snapshot.job_id for snapshot in made}
+        snapshots = [snapshot for of_owner in found for snapshot in of_owner]
+        makers = {snapshot.job_id for snapshot in snapshots}
         folders = await self._run(root, lambda: self._shared().for_url(root).list_folders(root))
         ids = tuple(name for name in folders if name.startswith(prefix) or name in makers)
         newest = await few_at_a_time(partial(self._run, root, partial(self._newest, root, job_id)) for job_id in ids)
-        return Left(ids, (*(last for last in newest if last is not None), *made))
+        return Left(ids, (*(last for last in newest if last is not None), *snapshots))
 
     async def fence(self, root: str, job_id: str) -> None:
         """Implement `Storage.fence`."""

@@ -225,22 +225,24 @@ def savepoint(
         "metadata": {"generateName": f"{name}-"},
         "spec": {"jobRef": {"name": name}, "savepoint": {}},
     }
-    made = json.loads(kubectl.run("create", "-f", "-", "-o", "json", stdin=json.dumps(manifest)))["metadata"]["name"]
-    typer.echo(f"flinksnapshot/{made} created", err=True)
+    snapshot = json.loads(kubectl.run("create", "-f", "-", "-o", "json", stdin=json.dumps(manifest)))["metadata"][
+        "name"
+    ]
+    typer.echo(f"flinksnapshot/{snapshot} created", err=True)
     deadline = time.monotonic() + timeout
     while True:
-        status = kubectl.get("flinksnapshot", made).get("status") or {}
+        status = kubectl.get("flinksnapshot", snapshot).get("status") or {}
         if status.get("state") == "Completed":
             typer.echo(status["path"])
             return
         if status.get("state") in ("Failed", "Abandoned"):
             raise KubectlFailed(
-                f"flinksnapshot/{made} is {status['state']}: {status.get('message') or 'without a reason'}"
+                f"flinksnapshot/{snapshot} is {status['state']}: {status.get('message') or 'without a reason'}"
             )
         if time.monotonic() > deadline:
             raise KubectlFailed(
-                f"flinksnapshot/{made} is not complete after {timeout:g} s",
-                remedy=f"the snapshot continues: kubectl get flinksnapshot {made} -w",
+                f"flinksnapshot/{snapshot} is not complete after {timeout:g} s",
+                remedy=f"the snapshot continues: kubectl get flinksnapshot {snapshot} -w",
             )
         time.sleep(0.5)
 

@@ -28,10 +28,10 @@ def console(*, stderr: bool = False) -> Console:
 def table(*columns: str, right: Iterable[str] = (), title: str | None = None) -> Table:
     """Return a table without a frame. The columns in `right` contain numbers."""
     numbers = set(right)
-    made = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
+    created = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     for column in columns:
-        made.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
-    return made
+        created.add_column(column, justify="right" if column in numbers else "left", overflow="fold")
+    return created
 
 
 def text(value: Any) -> str:

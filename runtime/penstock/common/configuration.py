@@ -52,7 +52,7 @@ class Configuration:
 
     def __init__(self, other: Configuration | Mapping[str, Any] | None = None) -> None:
         self._values: dict[str, str] = {}
-        self._given: dict[str, Any] = {}
+        self._explicit: dict[str, Any] = {}
         """The original values from which the texts were made."""
         if other is not None:
             self.add_all(other)
@@ -109,7 +109,7 @@ class Configuration:
 
     def set_bytearray(self, key: str, value: bytearray) -> Configuration:
         self._put(key, value.decode("latin-1"))
-        self._given[key] = value
+        self._explicit[key] = value
         return self
 
     def key_set(self) -> builtins.set[str]:
@@ -120,18 +120,18 @@ class Configuration:
 
     def remove_config(self, key: str) -> bool:
         """Remove a key and return whether it was set."""
-        self._given.pop(key, None)
+        self._explicit.pop(key, None)
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
         """Apply the other settings to these. Put the prefix before their keys if one is given."""
-        for key, value in (other._given if isinstance(other, Configuration) else other).items():
+        for key, value in (other._explicit if isinstance(other, Configuration) else other).items():
             self._put(prefix + key if prefix else key, value)
         return self
 
     def add_all_to_dict(self, target_dict: dict[str, Any]) -> None:
         """Add all settings to a dict with their original values, so that a number is still a number."""
-        target_dict.update(self._given)
+        target_dict.update(self._explicit)
 
     def to_dict(self) -> dict[str, str]:
         return dict(self._values)
@@ -158,7 +158,7 @@ class Configuration:
         text = config_text(value)
         check_value(key, text)
         self._values[key] = text
-        self._given[key] = value
+        self._explicit[key] = value
         return self
 
     def _read(self, key: str, read: Any, kind: str, default: T) -> T:

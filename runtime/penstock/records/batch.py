@@ -187,18 +187,18 @@ def joined_timestamps(batches: Iterable[ColumnBatch]) -> npt.NDArray[np.int64] |
 def _approximate_bytes(value: Any, depth: int = _DEEPEST) -> int:
     """Return an estimate of the memory of a value and its content. Long collections are estimated from their first items."""
     try:
-        own = sys.getsizeof(value)
+        size = sys.getsizeof(value)
         if type(value) in _PLAIN:
-            return own
+            return size
         if isinstance(value, (tuple, list, set, frozenset)):
             parts: Any = value
         elif isinstance(value, dict):
             parts = value.values()
         else:
-            own += int(getattr(value, "nbytes", 0))
+            size += int(getattr(value, "nbytes", 0))
             parts = getattr(value, "__dict__", {}).values()
         looked_at = list(islice(parts, _MAX_PARTS)) if depth else []
-        return own + sum(_approximate_bytes(part, depth - 1) for part in looked_at) * len(parts) // max(
+        return size + sum(_approximate_bytes(part, depth - 1) for part in looked_at) * len(parts) // max(
             1, len(looked_at)
         )
     except Exception:  # a user's class may return anything

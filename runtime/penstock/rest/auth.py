@@ -57,10 +57,10 @@ class AllowedHosts:
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        given = {name.strip().lower().rstrip(".") for name in names}
-        self._names = {"localhost", socket.gethostname().lower(), *given}
-        self._domains = (".localhost", *(name[1:] for name in given if name.startswith("*.")))
-        self._any = "*" in given
+        allowed = {name.strip().lower().rstrip(".") for name in names}
+        self._names = {"localhost", socket.gethostname().lower(), *allowed}
+        self._domains = (".localhost", *(name[1:] for name in allowed if name.startswith("*.")))
+        self._any = "*" in allowed
 
     def check(self, header: str | None) -> None:
         """Check the host name of a request.
@@ -131,13 +131,13 @@ class TokenFile:
             Unauthorized: the `Authorization` header is not `Bearer <token>` with the token of the file.
         """
         self._read()
-        scheme, _, given = (header or "").partition(" ")
-        if scheme.lower() != "bearer" or not given:
+        scheme, _, token = (header or "").partition(" ")
+        if scheme.lower() != "bearer" or not token:
             raise Unauthorized(
                 "this API requires a token",
                 remedy="send the header 'Authorization: Bearer <token>' with the token of the cluster",
             )
-        if not hmac.compare_digest(given.strip().encode(), self._token):
+        if not hmac.compare_digest(token.strip().encode(), self._token):
             raise Unauthorized(
                 "the token is not valid for this cluster", remedy="use the token in the Secret of this cluster"
             )

@@ -68,13 +68,13 @@ class _Body:
     def __init__(self, receive: Receive, limit: int) -> None:
         self.is_too_large = False
         self._receive = receive
-        self._left = limit
+        self._remaining_bytes = limit
 
     async def receive(self) -> Message:
         if not self.is_too_large:
             message = await self._receive()
-            self._left -= len(message.get("body", b""))
-            self.is_too_large = self._left < 0
+            self._remaining_bytes -= len(message.get("body", b""))
+            self.is_too_large = self._remaining_bytes < 0
         return {"type": "http.disconnect"} if self.is_too_large else message
 
 

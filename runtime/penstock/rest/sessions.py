@@ -160,6 +160,6 @@ def _parts(cookie: str) -> tuple[Role, str, str, str]:
     return role, found[2], found[3], found[4]
 
 
-def _equals(given: str, expected: str) -> bool:
+def _equals(received: str, expected: str) -> bool:
     """Compare in constant time, for any characters that a client sends."""
-    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+    return hmac.compare_digest(received.encode("utf-8", "replace"), expected.encode())

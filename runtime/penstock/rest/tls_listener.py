@@ -91,7 +91,7 @@ class Handshake:
         self._task.add_done_callback(lambda _: ended(self))
 
     async def _shake_hands(self, context: ssl.SSLContext, make_protocol: Callable[[], BoundedProtocol]) -> None:
-        def made() -> BoundedProtocol:
+        def create_protocol() -> BoundedProtocol:
             protocol = make_protocol()
             protocol.handshake = self
             return protocol
@@ -99,7 +99,7 @@ class Handshake:
         self._has_started = True
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                made,
+                create_protocol,
                 self._socket,
                 ssl=context,
                 ssl_handshake_timeout=self._connections.silent_s,

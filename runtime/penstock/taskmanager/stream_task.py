@@ -110,9 +110,9 @@ class StreamTask:
         clock = time.perf_counter
         try:
             for row in self._run_sources(rows) if self._task.level == 0 else self._run_deeper(rows):
-                made = clock()
+                started = clock()
                 yield row
-                self._task.blocked(clock() - made)
+                self._task.blocked(clock() - started)
         finally:
             self._control.close()
 

@@ -71,7 +71,7 @@ class Subtask:
         self._writers_of: dict[int, list[ExchangeWriter]] = {}
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
-        self._left: deque[Iterator[None]] = deque()
+        self._unfinished: deque[Iterator[None]] = deque()
         """Remaining work of final watermarks that have arrived."""
         self._pace = Pace(sys.maxsize)
         self._build(emit)
@@ -323,9 +323,9 @@ class Subtask:
         if watermark is not None:
             self.metrics.watermark = watermark
             for operator in self._heads:
-                left = operator.begin_watermark(watermark)
-                if left:
-                    self._left.append(iter(left))
+                remaining = operator.begin_watermark(watermark)
+                if remaining:
+                    self._unfinished.append(iter(remaining))
         if self.gate.is_idle != was_idle:
             for operator in self._heads:
                 operator.process_idle(self.gate.is_idle)
@@ -333,15 +333,15 @@ class Subtask:
     @property
     def has_remaining_work(self) -> bool:
         """Return whether the input has ended and work that follows its end remains."""
-        return bool(self._left)
+        return bool(self._unfinished)
 
     def process_remaining(self) -> Iterator[None]:
         """Do the work that remains after the end of the input, in parts. A later call continues."""
-        while self._left:
+        while self._unfinished:
             if self.is_full:
                 yield from self._wait_for_capacity()
-            if next(self._left[0], _DONE) is _DONE:
-                self._left.popleft()
+            if next(self._unfinished[0], _DONE) is _DONE:
+                self._unfinished.popleft()
             yield
 
     def _batch(self, buffer: Buffer) -> Batch | None:

@@ -125,9 +125,9 @@ class JobDriver:
             self.status is None
             and self._loop is not None
             and (due := self._loop.next_due()) is not None
-            and (left := due - self.clock.monotonic_ms()) <= target - self.clock.now_ms()
+            and (remaining_ms := due - self.clock.monotonic_ms()) <= target - self.clock.now_ms()
         ):
-            self.clock.set(self.clock.now_ms() + max(left, 0))
+            self.clock.set(self.clock.now_ms() + max(remaining_ms, 0))
             self.run()
         self.clock.set(target)
         if self.status is None:

@@ -174,7 +174,7 @@ def test_a_job_takes_checkpoints_fails_over_and_ends(
         for file in handle_["files"]:
             assert storage.reader().read(FileRef(file["path"], file["size"], file["checksum"])) == b"sp"
     report = coordinator.shutdown("FINISHED")
-    assert (report.kept, report.left) == (False, 0)
+    assert (report.kept, report.undeleted) == (False, 0)
     assert storage.checkpoint_ids() == []
     assert storage.list_names("shared") == []
     assert take_over(storage).snapshot is None

@@ -203,19 +203,19 @@ class Actor:
     async def apply_pods(self, action: actions.ApplyPods) -> None:
         """Apply the objects that the pods need, then the workers, and the master last, because it starts the job."""
         new = action.incarnation
-        own = self._owner.config(new.job_id, new.revision)
+        config_name = self._owner.config(new.job_id, new.revision)
         complete, seen = {"master", "worker"} <= set(action.roles), self._ctx.seen
         nothing_runs = seen.replicas == 0 and not (seen.left or seen.standby)
         if complete and nothing_runs:  # first, so that the new ConfigMap fits into a quota
-            await self._objects.delete_former_configs(frozenset({own}))
-        await self._apply_dependents(action, self._ctx.seen.configs(new.job_id) | {own})
+            await self._objects.delete_former_configs(frozenset({config_name}))
+        await self._apply_dependents(action, self._ctx.seen.configs(new.job_id) | {config_name})
         lost = self._ports.settings.lost_node_toleration
         if "worker" in action.roles:
             await self._objects.apply(worker_deployment(self._owner, action.incarnation, action.workers, lost))
         if "master" in action.roles:
             await self._objects.apply(master_deployment(self._owner, action.incarnation, lost))
         if complete and not nothing_runs:
-            await self._objects.delete_former_configs(frozenset({own}))
+            await self._objects.delete_former_configs(frozenset({config_name}))
 
     async def create_standby(self, action: actions.CreateStandby) -> None:
         """Start an incarnation on standby. First restrict the Services to the running incarnation, and apply the

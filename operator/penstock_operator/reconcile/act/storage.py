@@ -30,10 +30,10 @@ async def fence_incarnation(ctx: Context, ports: Ports, action: actions.FenceInc
     specs = storage_specs(ctx)
     if not specs:
         return
-    own, root = specs[0], specs[0].storage.checkpoints
+    first_spec, root = specs[0], specs[0].storage.checkpoints
 
     async def fence(storage: Storage, spec: FlinkJobSpec) -> None:
-        if spec is not own and await storage.newest_complete(root, action.job_id) is None:
+        if spec is not first_spec and await storage.newest_complete(root, action.job_id) is None:
             raise StorageError(f"{root} is reachable, but has no data of the incarnation to fence off")
         await storage.fence(root, action.job_id)
 
@@ -83,9 +83,9 @@ async def dispose_job_storage(ctx: Context, ports: Ports, action: actions.Dispos
         raise StorageError(msg)
     op = ctx.status.operation
     disposing = op is not None and op.kind == "Delete"
-    left = op.deadline - ctx.now if op is not None and op.deadline else ctx.settings.dispose_timeout
+    remaining = op.deadline - ctx.now if op is not None and op.deadline else ctx.settings.dispose_timeout
     try:
-        async with asyncio.timeout(max(left.total_seconds(), 1.0) if disposing else None):
+        async with asyncio.timeout(max(remaining.total_seconds(), 1.0) if disposing else None):
             await query_storage(ports, namespace, specs, lambda s, _: s.dispose_job(root, action.job_id))
     except TimeoutError as error:
         msg = "checkpoint storage did not respond within the timeout of the deletion"

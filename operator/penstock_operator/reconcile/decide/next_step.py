@@ -171,9 +171,9 @@ def _idle(ctx: Context) -> Decision:
         if failure is not None:
             return ctx.failed(failure.code, explain(failure)).done(after=ctx.settings.backoff_first)
         return ctx.done(RecordRevision(desired, ctx.spec))
-    left = remove_abandoned_standby(ctx) or release_adopted(ctx)
-    if left is not None:
-        return left
+    correction = remove_abandoned_standby(ctx) or release_adopted(ctx)
+    if correction is not None:
+        return correction
     ctx = with_failure_record(ctx)
     started = next_operation(ctx)
     if started is not None:

@@ -16,11 +16,11 @@ def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
     The incarnation's own spec comes first, because it works even if an edit is wrong. Its settings stop working if
     its Secret was replaced by one with another name. The edited spec may then have the right settings.
     """
-    own = ctx.running_spec
-    if own is None or ctx.spec is None:
-        return tuple(s for s in (own, ctx.spec) if s is not None)
-    same = own.storage.secret_name == ctx.spec.storage.secret_name and same_store(own, ctx.spec)
-    return (own,) if same else (own, ctx.spec)
+    running_spec = ctx.running_spec
+    if running_spec is None or ctx.spec is None:
+        return tuple(s for s in (running_spec, ctx.spec) if s is not None)
+    same = running_spec.storage.secret_name == ctx.spec.storage.secret_name and same_store(running_spec, ctx.spec)
+    return (running_spec,) if same else (running_spec, ctx.spec)
 
 
 def disposal_specs(ctx: Context, revision: str | None) -> tuple[FlinkJobSpec, ...]:

@@ -139,8 +139,8 @@ def _service_suffix_of(job: str, args: list[str]) -> str:
     '-b'
     """
     address = args[args.index("--master") + 1] if "--master" in args[:-1] else ""
-    host, own = address.partition(".")[0], f"{job}-master"
-    return host.removeprefix(own) if host.startswith(own) else ""
+    host, service = address.partition(".")[0], f"{job}-master"
+    return host.removeprefix(service) if host.startswith(service) else ""
 
 
 def _sources_of(pod: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -305,12 +305,12 @@ def leaving_checks(manifests: Iterable[Manifest]) -> tuple[LeavingCheck, ...]:
 
 def ownerless(manifests: Iterable[Manifest], uid: str) -> str:
     """Return the command with which a user deletes objects of another FlinkJob of this name that have no owner."""
-    left = [
+    remaining = [
         m
         for m in manifests
         if labels_of(m).get(JOB_UID, uid) != uid and not m["metadata"].get("ownerReferences") and m.get("kind") != "Pod"
     ]
-    return removal(left) if left else ""
+    return removal(remaining) if remaining else ""
 
 
 def removal(objects: list[Manifest]) -> str:

@@ -39,12 +39,19 @@ def storage_scope(status: FlinkJobStatus, engine: Engine, master: Deployment | N
         verify = (op.restore.path,)
     seal = op.target_directory if op is not None and op.step == "Stop" and op.trigger_id is not None else None
     first = op is not None and op.kind == "Deploy" and op.step in ("Verify", "Watch") and not op.looked_back
-    left = first and op is not None and op.source not in (None, EMPTY)
+    reads_earlier_state = first and op is not None and op.source not in (None, EMPTY)
     over = running is None or (running.finished_at is not None and op is None)
     unknown = running is not None and running.origin_unknown and (op is None or op.kind != "Delete")
     newest = not over and (restart or unknown or _wants_newest(op, engine, master))
     newest_of = running.job_id if newest and running else None
-    return Scope(newest=newest, newest_of=newest_of, beginning=newest and unknown, left=left, seal=seal, verify=verify)
+    return Scope(
+        newest=newest,
+        newest_of=newest_of,
+        beginning=newest and unknown,
+        left=reads_earlier_state,
+        seal=seal,
+        verify=verify,
+    )
 
 
 def _wants_newest(op: Operation | None, engine: Engine, master: Deployment | None) -> bool:

@@ -73,13 +73,13 @@ async def read_state(ctx: Context, ports: Ports) -> Storage:
         specs = tuple(s for s in (ctx.effective_spec,) if s is not None)
     if not specs:
         return Storage(error="no valid spec names the storage")
-    own = specs[0]
+    first_spec = specs[0]
 
     async def read(storage: StoragePort, spec: FlinkJobSpec) -> Storage:
-        found = await _read(storage, own.storage.checkpoints, scope)
+        found = await _read(storage, first_spec.storage.checkpoints, scope)
         if scope.left:
-            found = replace(found, left=await _left(ctx, storage, spec))
-        if spec is not own and not _has_it(found, scope):
+            found = replace(found, left=await _state_of_earlier_jobs(ctx, storage, spec))
+        if spec is not first_spec and not _has_it(found, scope):
             raise StorageError(f"{spec.storage.checkpoints} is reachable, but has no data of the running job")
         return found
 
@@ -104,10 +104,10 @@ async def read_late_savepoints(ctx: Context, ports: Ports) -> dict[str, StoredSn
         specs, folder = disposal_specs(ctx, entry.revision), entry.directory
         try:
             async with asyncio.timeout(storage_timeout(ctx)):
-                made = await query_storage(ports, ctx.subject.namespace, specs, lambda s, _, f=folder: s.savepoints(f))  # type: ignore[misc]
+                late = await query_storage(ports, ctx.subject.namespace, specs, lambda s, _, f=folder: s.savepoints(f))  # type: ignore[misc]
         except (StorageError, TimeoutError):
             break
-        found[folder] = made[0] if made else None
+        found[folder] = late[0] if late else None
     return found
 
 
@@ -125,7 +125,7 @@ async def _read(storage: StoragePort, root: str, scope: Scope) -> Storage:
     return Storage(was_read=True, newest=newest, sealed=first, verdicts=verdicts, beginning=beginning)
 
 
-async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
+async def _state_of_earlier_jobs(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
     """Return the state that earlier FlinkJobs of the name have left, in the folders of the name and at the paths of
     FlinkSnapshots.
     """
@@ -135,7 +135,7 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
         places.checkpoints, prefix, places.savepoints, savepoint_folder(subject.namespace, subject.name)
     )
     running = ctx.status.running
-    own = {running.job_id} if running is not None else set()
+    own_job_ids = {running.job_id} if running is not None else set()
     known = {snapshot.path for snapshot in found.snapshots}
     more = [
         snapshot
@@ -144,7 +144,7 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
     ]
     noted: list[StoredSnapshot] = []
     for snapshot in more:
-        if snapshot.path is None or snapshot.path in known or (running is not None and snapshot.made_by in own):
+        if snapshot.path is None or snapshot.path in known or (running is not None and snapshot.made_by in own_job_ids):
             continue
         verdict = await storage.verify(snapshot.path)
         torn = "" if verdict.ok else verdict.reason
@@ -154,9 +154,9 @@ async def _left(ctx: Context, storage: StoragePort, spec: FlinkJobSpec) -> Left:
         tuple(
             job_id
             for job_id in found.incarnations
-            if job_id not in own and is_incarnation_of(subject.namespace, subject.name, job_id)
+            if job_id not in own_job_ids and is_incarnation_of(subject.namespace, subject.name, job_id)
         ),
-        tuple(s for s in (*found.snapshots, *noted) if s.job_id not in own),
+        tuple(s for s in (*found.snapshots, *noted) if s.job_id not in own_job_ids),
     )
 
 

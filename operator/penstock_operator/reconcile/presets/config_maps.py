@@ -39,7 +39,7 @@ class ClusterPresets:
     """Source of defaults in the ConfigMaps of the operator's namespace and of the job's namespace."""
 
     def __init__(self, cluster: Cluster, own_namespace: str, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._cluster, self._own, self._monotonic = cluster, own_namespace, monotonic
+        self._cluster, self._own_namespace, self._monotonic = cluster, own_namespace, monotonic
         self._kept: dict[str, tuple[float, Preset]] = {}
 
     async def of(self, namespace: str) -> Preset:
@@ -52,7 +52,7 @@ class ClusterPresets:
 
     async def _read(self, namespace: str) -> Preset:
         texts = {}
-        for place in dict.fromkeys((self._own, namespace)):
+        for place in dict.fromkeys((self._own_namespace, namespace)):
             where = f"ConfigMap {place}/{CONFIG_MAP_NAME}"
             try:
                 found = await self._cluster.get(CONFIG_MAP, place, CONFIG_MAP_NAME)

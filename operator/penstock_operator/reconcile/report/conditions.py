@@ -200,8 +200,10 @@ def _ready(ctx: Context, status: FlinkJobStatus, phase: str, stalled: Finding | 
         return Finding("True", "Finished", f"{reason}{f'. {unused}' if unused else ''}{history_hint(ctx)}")
     if running is not None and phase == "Running":
         text = f"{running.revision} runs with parallelism {running.parallelism}"
-        left = running.restored_from.passed_over
-        return Finding("True", "Running", f"{text}; {UnusedState(left, running.restored_from)}" if left else text)
+        unused_state = running.restored_from.passed_over
+        return Finding(
+            "True", "Running", f"{text}; {UnusedState(unused_state, running.restored_from)}" if unused_state else text
+        )
     if phase == "Failed":
         return Finding("False", "Failed", _why_failed(ctx, running))
     if ctx.seen.foreign:

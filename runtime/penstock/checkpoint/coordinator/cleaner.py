@@ -156,17 +156,17 @@ class Cleaner:
             with self._lock:
                 works = list(self._queue)
                 self._queue.clear()
-            left = works
+            remaining = works
             try:
                 for choose in (_first, _then):
-                    left = self._delete_chosen(left, choose)
+                    remaining = self._delete_chosen(remaining, choose)
             finally:
-                left = [work for work in left if len(work)]
+                remaining = [work for work in remaining if len(work)]
                 with self._lock:
-                    self._queue.extend(left)
-                    self._failures = self._failures + 1 if left else 0
+                    self._queue.extend(remaining)
+                    self._failures = self._failures + 1 if remaining else 0
                     pause = min(FIRST_PAUSE * 2.0 ** min(self._failures - 1, 30), LONGEST_PAUSE)
-                    self._retry_at = self._clock() + pause if left else -math.inf
+                    self._retry_at = self._clock() + pause if remaining else -math.inf
         finally:
             with self._lock:
                 self._running = False

@@ -73,9 +73,9 @@ class PendingCheckpoint:
         missing = self.unanswered()
         parts = []
         for info in self.job.operators:
-            left = sum(1 for uid, _ in missing if uid == info.uid)
-            if left:
-                parts.append(f"{info.uid} {info.parallelism - left}/{info.parallelism} answered")
+            unanswered = sum(1 for uid, _ in missing if uid == info.uid)
+            if unanswered:
+                parts.append(f"{info.uid} {info.parallelism - unanswered}/{info.parallelism} answered")
         if not self.is_handed_out:
             parts.append("the previous epoch has not ended, so the checkpoint's barrier was not sent")
         elif self.sources is None:

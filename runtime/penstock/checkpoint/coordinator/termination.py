@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ShutdownReport:
-    """The result of deleting a job's checkpoints. `left`: objects that could not be deleted."""
+    """The result of deleting a job's checkpoints. `undeleted`: objects that could not be deleted."""
 
     kept: bool
     reason: str
-    left: int = 0
+    undeleted: int = 0
     needed: dict[str, list[Any]] | None = None
     """Committables of every snapshot of the job that may still be restored, by uid; None means that this JobManager does not know."""
     unconfirmed: dict[str, list[Any]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ def delete_checkpoints(
         cleaner.discard_in_order(*_everything(storage))
     except PenstockError as error:
         return ShutdownReport(kept=True, reason=error.message)
-    return ShutdownReport(kept=False, reason="deleted", left=cleaner.drain_now())
+    return ShutdownReport(kept=False, reason="deleted", undeleted=cleaner.drain_now())
 
 
 def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:

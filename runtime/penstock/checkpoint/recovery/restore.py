@@ -117,8 +117,8 @@ def plan_restore(
 
 
 def _subtask_state(state: OperatorState, operator: NewOperator, subtask: int) -> SubtaskState:
-    own = key_group_range(subtask, operator.parallelism, operator.max_parallelism)
-    keyed = [handle for handle in state.keyed if _key_group_range(handle).overlaps(own)]
+    key_groups = key_group_range(subtask, operator.parallelism, operator.max_parallelism)
+    keyed = [handle for handle in state.keyed if _key_group_range(handle).overlaps(key_groups)]
     return SubtaskState(keyed, list(state.operator))
 
 

@@ -222,7 +222,7 @@ def _name_alternatives(
 def _base_of(storage: CheckpointStorage, snapshot: Snapshot | None, epoch: int, first_id: int, token: str) -> Base:
     if snapshot is None:
         return Base(epoch, first_id, token=token)
-    own = parent_url(snapshot.url) == storage.url and not snapshot.is_savepoint
-    if own and base_name(snapshot.url) == checkpoint_folder(snapshot.manifest.checkpoint_id):
+    is_in_this_job = parent_url(snapshot.url) == storage.url and not snapshot.is_savepoint
+    if is_in_this_job and base_name(snapshot.url) == checkpoint_folder(snapshot.manifest.checkpoint_id):
         return Base(epoch, first_id, checkpoint=snapshot.id, token=token)
     return Base(epoch, first_id, path=snapshot.url, token=token)

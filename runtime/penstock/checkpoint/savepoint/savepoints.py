@@ -63,11 +63,11 @@ class SavepointCancelled(Exception):
 
 @dataclass(frozen=True)
 class DisposeReport:
-    """The result of a disposal. `left`: objects in the folder that the manifest does not name. They are kept."""
+    """The result of a disposal. `unknown_objects`: objects in the folder that the manifest does not name. They are kept."""
 
     url: str
     deleted_files: int
-    left: list[str]
+    unknown_objects: list[str]
 
 
 def check_target(target_directory: str | None, default_directory: str | None) -> str:

@@ -59,7 +59,7 @@ class _Rule:
     operation: str
     fault: Fault
     match: str
-    left: int
+    remaining: int
     skip: int = 0
 
 
@@ -196,11 +196,11 @@ class FaultyStore:
     def _take(self, operation: str, url: str) -> Fault | None:
         with self._lock:
             for rule in self._rules:
-                if rule.left and rule.operation in (operation, "*") and rule.match in url:
+                if rule.remaining and rule.operation in (operation, "*") and rule.match in url:
                     if rule.skip:
                         rule.skip -= 1
                         continue
-                    rule.left -= 1
+                    rule.remaining -= 1
                     return rule.fault
         return None
 

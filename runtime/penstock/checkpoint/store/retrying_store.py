@@ -140,27 +140,27 @@ class RetryingStore:
 
     def delete_many(self, urls: Iterable[str]) -> dict[str, StorageError]:
         """Delete objects, many in one request if the store has such a request. Return those that may still exist, each with its error."""
-        left, failed = [*urls], dict[str, StorageError]()
-        for start in range(0, len(left), MAX_DELETES):
-            failed |= self._delete_chunk(left[start : start + MAX_DELETES])
+        remaining, failed = [*urls], dict[str, StorageError]()
+        for start in range(0, len(remaining), MAX_DELETES):
+            failed |= self._delete_chunk(remaining[start : start + MAX_DELETES])
         return failed
 
-    def _delete_chunk(self, left: list[str]) -> dict[str, StorageError]:
+    def _delete_chunk(self, remaining: list[str]) -> dict[str, StorageError]:
         refused: dict[str, StorageError] = {}
 
         def delete() -> None:
-            failures = self.store.delete_many(left)
+            failures = self.store.delete_many(remaining)
             transient = {url: failure for url, failure in failures.items() if isinstance(failure, TransientFailure)}
             for url in failures.keys() - transient.keys():
                 refused[url] = _refused("delete", url, failures[url], unknown=False)
-            left[:] = transient
-            if left:
-                raise transient[left[0]]
+            remaining[:] = transient
+            if remaining:
+                raise transient[remaining[0]]
 
         try:
-            self._retry("delete", left[0], delete)
+            self._retry("delete", remaining[0], delete)
         except StorageError as error:
-            refused |= dict.fromkeys(left, error)
+            refused |= dict.fromkeys(remaining, error)
         return refused
 
     def copy(self, source_url: str, target_url: str, target: RetryingStore | None = None) -> None:

@@ -101,8 +101,8 @@ class _Connections(AIOHTTPSession):  # type: ignore[misc]  # as below
 
     def _build_ssl_contexts(self, proxy_url: str | None) -> tuple[ssl.SSLContext, ssl.SSLContext | None]:
         if proxy_url or self._cert_file or not isinstance(self._verify, bool | str):
-            own: tuple[ssl.SSLContext, ssl.SSLContext | None] = super()._build_ssl_contexts(proxy_url)
-            return own
+            contexts: tuple[ssl.SSLContext, ssl.SSLContext | None] = super()._build_ssl_contexts(proxy_url)
+            return contexts
         return _verified(self._verify), None
 
 

@@ -66,10 +66,10 @@ class SpreadCommand(TyperCommand):
     """Command that accepts `--allow-non-restored-state UID UID …`, also as `-n UID UID …`. It shows how to name the program."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: the context class is private to typer
-        own = args[: args.index("--")] if "--" in args else args
-        names = {word.partition("=")[0] for word in own}
+        own_args = args[: args.index("--")] if "--" in args else args
+        names = {word.partition("=")[0] for word in own_args}
         if not ctx.resilient_parsing and names.isdisjoint(("--entry", *ctx.help_option_names)):
-            program = next((word for word in own if word.endswith(".py")), "job.py")
+            program = next((word for word in own_args if word.endswith(".py")), "job.py")
             start = " --fresh" if ctx.info_name == "master" else ""
             raise UsageError(
                 "the option --entry is missing. It names the program",

@@ -114,7 +114,7 @@ def _show(rows: list[dict[str, Any]]) -> None:
         typer.echo("The state has no entries.")
         return
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    made = table(*columns)
+    shown = table(*columns)
     for row in rows:
-        made.add_row(*(text(row[column]) if column in row else "" for column in columns))
-    show(made)
+        shown.add_row(*(text(row[column]) if column in row else "" for column in columns))
+    show(shown)

@@ -131,10 +131,10 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
     if given_heap is None:
         heap = min(heap, int((process - FRAMEWORK) * conf.get(options.HEAP_FRACTION)))
     heap = max(_min_heap(slots), heap // MIB * MIB)
-    left = (process - FRAMEWORK - heap - overhead) // slots
+    slot_memory = (process - FRAMEWORK - heap - overhead) // slots
     if rocksdb and managed is None:
-        managed = max(0, int(left * conf.get(options.MANAGED_FRACTION)))
-    return TaskManagerMemory(slots, process, heap, overhead, managed, left - (managed or 0))
+        managed = max(0, int(slot_memory * conf.get(options.MANAGED_FRACTION)))
+    return TaskManagerMemory(slots, process, heap, overhead, managed, slot_memory - (managed or 0))
 
 
 def job_manager_memory(conf: Configuration) -> JobManagerMemory:
@@ -143,12 +143,12 @@ def job_manager_memory(conf: Configuration) -> JobManagerMemory:
     >>> job_manager_memory(Configuration({"jobmanager.memory.process.size": "1gb"})).heap // MIB
     400
     """
-    process, given = conf.get(options.JOBMANAGER_PROCESS_SIZE), conf.get(options.JOBMANAGER_HEAP)
+    process, configured_heap = conf.get(options.JOBMANAGER_PROCESS_SIZE), conf.get(options.JOBMANAGER_HEAP)
     overhead = conf.get(options.JVM_OVERHEAD)
     if process is None:
-        return JobManagerMemory(None, max(MIN_HEAP, given or DEFAULT_DRIVER_HEAP), overhead, None)
+        return JobManagerMemory(None, max(MIN_HEAP, configured_heap or DEFAULT_DRIVER_HEAP), overhead, None)
     share = min(DEFAULT_DRIVER_HEAP, int((process - JOBMANAGER_PYTHON - overhead) * _DRIVER_SHARE))
-    heap = max(MIN_HEAP, (given or share) // MIB * MIB)
+    heap = max(MIN_HEAP, (configured_heap or share) // MIB * MIB)
     return JobManagerMemory(process, heap, overhead, process - heap - overhead)
 
 

@@ -81,8 +81,8 @@ def check_key(key: str) -> None:
     """
     nearest = meant_key(key)
     if nearest is None and key.startswith("penstock.") and key not in OPTIONS:
-        own = [known for known in OPTIONS if known.startswith("penstock.")]
-        nearest = difflib.get_close_matches(key, own, n=1, cutoff=0.0)[0]
+        own_keys = [known for known in OPTIONS if known.startswith("penstock.")]
+        nearest = difflib.get_close_matches(key, own_keys, n=1, cutoff=0.0)[0]
     if nearest is not None:
         raise InvalidJob(
             f"the option {key!r} does not exist", remedy=f"did you mean {nearest!r}?", location=user_location()

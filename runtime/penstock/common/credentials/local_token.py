@@ -40,9 +40,9 @@ class LocalToken:
 
     def __init__(self, value: str = "") -> None:
         self._folder = private_folder(temporary_folder() / _FOLDER)
-        self._own = OwnedFolder(str(self._folder), "new-")
+        self._new_folder = OwnedFolder(str(self._folder), "new-")
         _remove_abandoned(self._folder)
-        self.path = Path(self._own.path) / "token"
+        self.path = Path(self._new_folder.path) / "token"
         self.value = value or new_token()
         self._published: Path | None = None
         with open(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w") as file:
@@ -65,7 +65,7 @@ class LocalToken:
             with contextlib.suppress(OSError):
                 if published.samefile(self.path):  # otherwise another process has the port now
                     published.unlink()
-        self._own.remove()
+        self._new_folder.remove()
 
 
 def _remove_abandoned(folder: Path) -> None:

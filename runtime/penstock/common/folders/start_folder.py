@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-left: str | None = None
+folder: str | None = None
 """The start folder while the working directory is another one, else None.
 
 `working_folder` sets it before it changes the directory, because other threads read it in between.
@@ -13,4 +13,4 @@ left: str | None = None
 
 def absolute(path: str) -> str:
     """Return a path as an absolute one, relative to the folder in which the process was started."""
-    return os.path.abspath(path if left is None else os.path.join(left, path))
+    return os.path.abspath(path if folder is None else os.path.join(folder, path))

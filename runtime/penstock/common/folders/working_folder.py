@@ -21,22 +21,22 @@ _SUBFOLDER = "work"
 """Name of the working directory inside an `OwnedFolder`, next to the folder's own files."""
 
 
-def work_in(folder: str, own: Callable[[], OwnedFolder] | None = None) -> None:
+def work_in(folder: str, create_folder: Callable[[], OwnedFolder] | None = None) -> None:
     """Let functions work in a new folder of this process, and remove the folder that they had before.
 
     Args:
         folder: a folder with links to the files of the functions; "" means that the functions work in the folder in which the
             process was started.
-        own: creates a new folder, into which the links are copied.
+        create_folder: creates a new folder, into which the links are copied.
 
     Raises:
         InvalidJob: this machine does not have the folder.
     """
     _leave()
-    if not folder or own is None:
+    if not folder or create_folder is None:
         return
     try:
-        _enter(folder, own)
+        _enter(folder, create_folder)
     except OSError as error:
         _leave()
         raise InvalidJob(
@@ -45,21 +45,21 @@ def work_in(folder: str, own: Callable[[], OwnedFolder] | None = None) -> None:
         ) from error
 
 
-def _enter(folder: str, own: Callable[[], OwnedFolder]) -> None:
+def _enter(folder: str, create_folder: Callable[[], OwnedFolder]) -> None:
     global _own
     os.stat(folder)
-    _own = own()
+    _own = create_folder()
     work = os.path.join(_own.path, _SUBFOLDER)
     shutil.copytree(folder, work, symlinks=True)
-    start_folder.left = os.getcwd()
+    start_folder.folder = os.getcwd()
     os.chdir(work)
 
 
 def _leave() -> None:
     global _own
-    if start_folder.left is not None:
-        os.chdir(start_folder.left)
-        start_folder.left = None
+    if start_folder.folder is not None:
+        os.chdir(start_folder.folder)
+        start_folder.folder = None
     if _own is not None:
         _own.remove()
         _own = None

@@ -146,15 +146,15 @@ def _json_secrets(text: str) -> Iterator[str]:
     The pattern `_VALUE` would stop at a space or a comma in such a value.
     """
     try:
-        left: list[tuple[str, object]] = [("", json.loads(text))]
+        pending: list[tuple[str, object]] = [("", json.loads(text))]
     except (ValueError, RecursionError):
         return
-    while left:
-        key, value = left.pop()
+    while pending:
+        key, value = pending.pop()
         if isinstance(value, dict):
-            left += value.items()
+            pending += value.items()
         elif isinstance(value, list):
-            left += ((key, item) for item in value)
+            pending += ((key, item) for item in value)
         elif isinstance(value, str) and is_secret(key):
             yield value
 

@@ -102,10 +102,10 @@ class Pack:
             _, at = self._inflated(self._objects[position])
             waiting.append(position)
         while waiting:  # a base may come after the objects that change it
-            left = [position for position in waiting if not self._identified(position)]
-            if len(left) == len(waiting):
+            unresolved = [position for position in waiting if not self._identified(position)]
+            if len(unresolved) == len(waiting):
                 raise ValueError("the base object of a delta is missing")
-            waiting = left
+            waiting = unresolved
 
     def _header(self, at: int) -> tuple[_Object, int]:
         """Return the object at a position, and the position of its content."""

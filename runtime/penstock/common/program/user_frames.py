@@ -40,9 +40,9 @@ def is_user(filename: str) -> bool:
 def user_frame(frames: Iterable[traceback.FrameSummary]) -> traceback.FrameSummary | None:
     """Return the innermost frame of the user, or None. The first of `frames` is the outermost one."""
     outside = [frame for frame in frames if not is_engine(frame.filename)]
-    own = [frame for frame in outside if is_user(frame.filename)]
+    user_frames = [frame for frame in outside if is_user(frame.filename)]
     # If all code is installed, the engine calls the user's code first. The frames after that may belong to any library.
-    return own[-1] if own else outside[0] if outside else None
+    return user_frames[-1] if user_frames else outside[0] if outside else None
 
 
 def user_line(error: BaseException) -> str:
@@ -53,8 +53,8 @@ def user_line(error: BaseException) -> str:
 
 def user_place(error: BaseException) -> str:
     """Return `file:line` of the user's innermost line that the error passed, or an empty text."""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user(frame.filename)]
-    return f"{own[-1].filename}:{own[-1].lineno}" if own else ""
+    user_frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user(frame.filename)]
+    return f"{user_frames[-1].filename}:{user_frames[-1].lineno}" if user_frames else ""
 
 
 def user_traceback(error: BaseException) -> str:

@@ -41,7 +41,7 @@ class MapperOptions:
         self.only_new = False
         self.nulls = True
         self.traced = False
-        self._given: dict[str, object] = {}
+        self._settings: dict[str, object] = {}
 
     def consistency_level(self, cl: ConsistencyLevel) -> MapperOptions:
         """Set the level. The default is LOCAL_QUORUM."""
@@ -82,7 +82,7 @@ class MapperOptions:
         return self._noted("tracing", enabled)
 
     def _noted(self, name: str, value: object) -> MapperOptions:
-        self._given[name] = value
+        self._settings[name] = value
         return self
 
     @property
@@ -91,4 +91,4 @@ class MapperOptions:
         return [*(["ttl"] if self.seconds else []), *(["if_not_exists"] if self.only_new else [])]
 
     def __repr__(self) -> str:
-        return f"MapperOptions({', '.join(f'{name}={value}' for name, value in self._given.items())})"
+        return f"MapperOptions({', '.join(f'{name}={value}' for name, value in self._settings.items())})"

@@ -70,7 +70,9 @@ def _adapter(kind: Any) -> Callable[[Any], Any] | None:
         return _collection(kind.subtypes[0], name)
     if name == "map":
         key, value = (_of(part) for part in kind.subtypes)
-        return lambda given: {_given(key(k), name): _given(value(v), name) for k, v in checked(given, Mapping).items()}
+        return lambda given: {
+            _not_none(key(k), name): _not_none(value(v), name) for k, v in checked(given, Mapping).items()
+        }
     if name == "tuple":
         parts = [_of(part) for part in kind.subtypes]
         return lambda given: _each(parts, given)
@@ -78,7 +80,7 @@ def _adapter(kind: Any) -> Callable[[Any], Any] | None:
         return _user_type(kind)
     if name.endswith("VectorType"):
         part = _of(kind.subtype)
-        return lambda given: [_given(part(value), "vector") for value in _sequence(given)]
+        return lambda given: [_not_none(part(value), "vector") for value in _sequence(given)]
     return SCALARS.get(name)
 
 
@@ -91,12 +93,12 @@ def _collection(part: Any, name: str) -> Callable[[Any], Any]:
     adapt = _of(part)
 
     def adapted(given: Any) -> tuple[Any, ...]:
-        return tuple(_given(adapt(value), name) for value in _sequence(given))
+        return tuple(_not_none(adapt(value), name) for value in _sequence(given))
 
     return adapted
 
 
-def _given(value: Any, name: str) -> Any:
+def _not_none(value: Any, name: str) -> Any:
     if value is None:
         raise Misfit(f"a {name} must not contain None")
     return value

@@ -60,14 +60,14 @@ class Bulk(ABC, Generic[W]):
         """
         end, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
         while writes:
-            left, reason = self._try(writes)
-            if not left:
+            rejected, reason = self._try(writes)
+            if not rejected:
                 return
-            if len(left) < len(writes):
+            if len(rejected) < len(writes):
                 end, pause = time.monotonic() + self._patience_s, _FIRST_PAUSE_S
             elif time.monotonic() > end:
                 raise reason
-            writes = left
+            writes = rejected
             time.sleep(pause)
             pause = min(_LONGEST_PAUSE_S, pause * 2)
 

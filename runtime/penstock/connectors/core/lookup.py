@@ -195,8 +195,8 @@ class Lookup(AsyncFunction):
     async def _close_idle(self) -> None:
         """Close unused connections after `_IDLE_S`, or when the loop cancels this task at the function's end."""
         try:
-            while (left := self._idle_until - time.monotonic()) > 0:
-                await asyncio.sleep(left)
+            while (remaining_s := self._idle_until - time.monotonic()) > 0:
+                await asyncio.sleep(remaining_s)
         finally:
             self._closing = None
             idle, self._idle = self._idle, []

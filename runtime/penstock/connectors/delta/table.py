@@ -32,7 +32,7 @@ def location_of(path: str) -> str:
     return local_path(path) if is_local(path) else path.rstrip("/")
 
 
-def storage_options_of(path: str, fsspec_options: StorageOptions, own: dict[str, str]) -> dict[str, str]:
+def storage_options_of(path: str, fsspec_options: StorageOptions, options_of_user: dict[str, str]) -> dict[str, str]:
     """Return options for delta-rs. The job's object store settings get delta-rs's names.
 
     >>> storage_options_of("s3://lake/t", {"key": "k", "endpoint_url": "http://s3"}, {})
@@ -41,12 +41,12 @@ def storage_options_of(path: str, fsspec_options: StorageOptions, own: dict[str,
     {'endpoint': 'https://own'}
     """
     if protocol_of(path) not in ("s3", "s3a"):
-        return dict(own)
+        return dict(options_of_user)
     found = s3_settings(fsspec_options, _S3)
     if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
         found["AWS_ALLOW_HTTP"] = "true"
-    set_by_user = {_canonical(name) for name in own}
-    return {name: value for name, value in found.items() if _canonical(name) not in set_by_user} | own
+    set_by_user = {_canonical(name) for name in options_of_user}
+    return {name: value for name, value in found.items() if _canonical(name) not in set_by_user} | options_of_user
 
 
 def _canonical(name: str) -> str:

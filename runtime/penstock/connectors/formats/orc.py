@@ -171,9 +171,9 @@ class OrcFileWriter(ColumnsFileWriter):
     def open(self, file: pa.NativeFile) -> Any:
         import pyarrow.orc as orc
 
-        given = self._factory
-        compression = "uncompressed" if given.compression == "none" else given.compression
-        return orc.ORCWriter(file, compression=compression, stripe_size=given.stripe_bytes)
+        factory = self._factory
+        compression = "uncompressed" if factory.compression == "none" else factory.compression
+        return orc.ORCWriter(file, compression=compression, stripe_size=factory.stripe_bytes)
 
     def write_table(self, table: pa.Table) -> None:
         try:

@@ -165,8 +165,8 @@ class RecordShape:
         return RowTypeInfo(known, self.names) if self.form == "row" else to_type_info(dict[str, Any])
 
     def __getstate__(self) -> dict[str, Any]:
-        given = ("fields", "form", "cls", "declared", *(("schema",) if isinstance(self.declared, pa.Schema) else ()))
-        return {key: self.__dict__[key] for key in given}
+        stored = ("fields", "form", "cls", "declared", *(("schema",) if isinstance(self.declared, pa.Schema) else ()))
+        return {key: self.__dict__[key] for key in stored}
 
 
 class RowMaker:

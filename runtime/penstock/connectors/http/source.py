@@ -233,7 +233,7 @@ class PollReader(SplitReader):
         self._thread = ThreadPoolExecutor(1, "http-poll")
         self._pending: Future[Answer] | None = None
         self._waiting: list[Any] = []
-        self._given = 0
+        self._returned = 0
         """Number of records of `_waiting` that are already returned."""
         self._next_etag = self._next_etag_of = ""
         self._due = 0.0
@@ -244,12 +244,12 @@ class PollReader(SplitReader):
             self._poll()
         if not self._waiting:
             return None
-        values = self._waiting[self._given : self._given + max(1, bounds.max_records)]
-        self._given += len(values)
+        values = self._waiting[self._returned : self._returned + max(1, bounds.max_records)]
+        self._returned += len(values)
         if self._source.cursor is not None:
             self._cursor = _json(self._source.cursor(values[-1]), values[-1])
-        if self._given == len(self._waiting):
-            self._waiting, self._given = [], 0
+        if self._returned == len(self._waiting):
+            self._waiting, self._returned = [], 0
             self._end_answer()
         return RowBatch(values)
 

@@ -40,14 +40,14 @@ def catalog_properties(
     Raises:
         PlatformError: a file cannot be read. The error's class is `kind`.
     """
-    own = {
+    from_job = {
         key.removesuffix(_FROM_FILE): read_secret(value, key, kind) if key.endswith(_FROM_FILE) else value
         for key, value in catalog.items()
     }
     found = s3_settings(options, _S3)
     # PyIceberg prefers `s3.region` to `client.region`, wherever they come from.
-    set_by_client = {name for name in found if f"client.{name.partition('.')[2]}" in own}
-    return {name: value for name, value in found.items() if name not in set_by_client} | own
+    set_by_client = {name for name in found if f"client.{name.partition('.')[2]}" in from_job}
+    return {name: value for name, value in found.items() if name not in set_by_client} | from_job
 
 
 def open_catalog(catalog: Mapping[str, str], options: StorageOptions, kind: type[PlatformError]) -> Any:

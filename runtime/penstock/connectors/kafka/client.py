@@ -100,12 +100,12 @@ def checked(properties: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         InvalidJob: a property exists only in the Java client.
     """
-    given = {}
+    texts = {}
     for name, value in properties.items():
         if name in _JAVA_ONLY:
             raise InvalidJob(f"{name!r} is a property of Kafka's Java client", remedy=_JAVA_ONLY[name])
-        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
-    return given
+        texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return texts
 
 
 def resolved(properties: Properties) -> dict[str, Any]:

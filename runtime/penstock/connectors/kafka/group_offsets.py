@@ -51,10 +51,10 @@ class GroupClient:
                 event = self._consumer.poll(_LISTEN_S)
                 if event is not None and event.error() is not None and not event.error().retriable():
                     raise self._kafka.KafkaException(event.error()) from error
-                left = deadline - time.monotonic()
-                if error.args[0].code() != self._kafka.KafkaError._TIMED_OUT or left <= 0:
+                remaining_s = deadline - time.monotonic()
+                if error.args[0].code() != self._kafka.KafkaError._TIMED_OUT or remaining_s <= 0:
                     raise
-                timeout = min(2 * timeout, max(left, _FIRST_S))
+                timeout = min(2 * timeout, max(remaining_s, _FIRST_S))
         for at in found:
             if at.error is not None:
                 raise self._kafka.KafkaException(at.error)

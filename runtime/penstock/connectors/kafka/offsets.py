@@ -130,7 +130,9 @@ class ClusterView:
     def _client(self) -> Any:
         if self._admin is None:
             admin = package("confluent_kafka.admin").AdminClient
-            self._admin = made(lambda: admin(administrating(self._properties, self._complaints)), self._properties)
+            self._admin = create_client(
+                lambda: admin(administrating(self._properties, self._complaints)), self._properties
+            )
         return self._admin
 
     def _query(self, problem: str, question: Callable[[Any], T]) -> T:
@@ -254,7 +256,7 @@ class ClusterView:
         group = self._properties.get("group.id", "")
 
         def query(_: Any) -> list[Any]:
-            client = made(lambda: GroupClient(self._properties, self._complaints), self._properties)
+            client = create_client(lambda: GroupClient(self._properties, self._complaints), self._properties)
             try:
                 found: list[Any] = client.committed(partitions, CONNECT_S)
                 return found
@@ -275,7 +277,7 @@ def _described(collection: Any, client: Any) -> Any:
     return future.result(CONNECT_S + 5)
 
 
-def made(make: Any, properties: Properties) -> Any:
+def create_client(make: Any, properties: Properties) -> Any:
     """Return the confluent_kafka client that `make` creates.
 
     Raises:

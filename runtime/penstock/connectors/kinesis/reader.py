@@ -234,14 +234,14 @@ class Shard(Background):
     def _put(self, records: list[dict[str, Any]], sent_at: int, behind_ms: int) -> None:
         """Buffer received records, without those that were read before."""
         after, sub, read_to = self._received
-        made: list[Record] = []
+        decoded: list[Record] = []
         for entry in records:
             if after and int(entry["SequenceNumber"]) <= int(after):
                 if entry["SequenceNumber"] != after or sub == WHOLE:
                     continue
-                made += [record for record in self._records(entry) if record.sub > sub]
+                decoded += [record for record in self._records(entry) if record.sub > sub]
             else:
-                made += self._records(entry)
+                decoded += self._records(entry)
         if records:
             last = records[-1]["SequenceNumber"]
             after = last if not after or int(last) > int(after) else after
@@ -249,7 +249,7 @@ class Shard(Background):
             self._is_trimmed = False
         with self.changed:
             self._received = Place(after, WHOLE if records else sub, read_to if behind_ms else max(read_to, sent_at))
-            self._inbox.put(made)
+            self._inbox.put(decoded)
             self._settle()
 
     def _settle(self) -> None:
@@ -261,20 +261,20 @@ class Shard(Background):
         parts = deaggregated(data)
         if parts is None:
             return [Record(sequence, entry["PartitionKey"], time, data)]
-        made = [
+        records = [
             Record(sequence, part.key, time, part.data, sub)
             for sub, part in enumerate(parts)
             if part.hash in self._hashes
         ]
-        if len(made) < len(parts) and not self._has_warned:
+        if len(records) < len(parts) and not self._has_warned:
             self._has_warned = True
             LOGGER.warning(
                 "%s: %d of %d records in aggregate %s do not belong to shard %s by their keys. They are skipped here, because the "
                 "Kinesis "
                 "Producer Library sends them again to their own shard. This is logged once",
-                *(self._target.shown, len(parts) - len(made), len(parts), sequence, self._shard),
+                *(self._target.shown, len(parts) - len(records), len(parts), sequence, self._shard),
             )
-        return [record._replace(is_last=record is made[-1]) for record in made]
+        return [record._replace(is_last=record is records[-1]) for record in records]
 
     def _has_room(self) -> bool:
         """Wait for space in the buffer. Return False if the reader was closed."""

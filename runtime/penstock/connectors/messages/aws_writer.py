@@ -65,13 +65,13 @@ class AwsWriter(BatchingWriter):
 
     def _send_now(self, entries: list[Entry]) -> None:
         """Send the entries, and send the rejected ones again."""
-        left = entries
+        rejected = entries
 
         def send() -> None:
-            nonlocal left
-            left, reason = self._request(left)
-            if left:  # the service has accepted the others
-                raise OSError(f"{len(left)} of {len(entries)} rejected: {reason}")
+            nonlocal rejected
+            rejected, reason = self._request(rejected)
+            if rejected:  # the service has accepted the others
+                raise OSError(f"{len(rejected)} of {len(entries)} rejected: {reason}")
 
         self._target.retry(SinkError, "does not accept records", send, lambda: self._is_closed)
 

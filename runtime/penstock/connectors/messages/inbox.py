@@ -120,7 +120,7 @@ class QueueClient(Background, Generic[M]):
         self._inbox = Inbox[M](self, size_of)
         self._confirmed: deque[int] = deque()
         """Checkpoints whose acknowledgements the server has received."""
-        self._left: int | None = None
+        self._backlog: int | None = None
         """The number of messages in the queue by the last query. None means unknown."""
 
     def take(self, most: int, most_bytes: int) -> list[M]:
@@ -135,7 +135,7 @@ class QueueClient(Background, Generic[M]):
     @property
     def lag(self) -> int | None:
         """Return the number of messages that wait here and in the queue. Messages that another client holds are not included."""
-        return None if self._left is None else self._left + len(self._inbox)
+        return None if self._backlog is None else self._backlog + len(self._inbox)
 
     def confirmed(self) -> int | None:
         """Return, once, the newest checkpoint whose acknowledgements the server has received."""

@@ -56,7 +56,7 @@ class MongoBulk(Bulk[Write]):
                 return self._try_singly(collection, writes)
             return (), SinkError("")
         except errors.BulkWriteError as error:
-            return self._left(writes, error.details)
+            return self._unwritten(writes, error.details)
         except (errors.PyMongoError, OSError, SinkError) as error:
             cause = error.__cause__ if isinstance(error, SinkError) else error
             refusal = error if isinstance(error, SinkError) else self._explained(f"cannot be written: {error}", error)
@@ -66,14 +66,14 @@ class MongoBulk(Bulk[Write]):
             return writes, refusal
 
     def _try_singly(self, collection: Any, writes: Sequence[Write]) -> tuple[Sequence[Write], SinkError]:
-        left, refusal = [], SinkError("")
+        unwritten, refusal = [], SinkError("")
         for write in writes:
             try:
                 write.send_to(collection)
             except package("pymongo.errors").WriteError as error:
                 refusal = self._refusal(write, {**error.details, "code": error.code})
-                left.append(write)
-        return left, refusal
+                unwritten.append(write)
+        return unwritten, refusal
 
     def _refusal(self, write: Write, error: Any) -> SinkError:
         """Return the error of a write that can be retried.
@@ -92,12 +92,12 @@ class MongoBulk(Bulk[Write]):
             raise refusal
         return refusal
 
-    def _left(self, writes: Sequence[Write], details: Any) -> tuple[Sequence[Write], SinkError]:
-        left, refusal = [], SinkError("")
+    def _unwritten(self, writes: Sequence[Write], details: Any) -> tuple[Sequence[Write], SinkError]:
+        unwritten, refusal = [], SinkError("")
         for error in details.get("writeErrors", ()):
             write = writes[error["index"]]
             refusal = self._refusal(write, error)
-            left.append(write)
+            unwritten.append(write)
         for error in details.get("writeConcernErrors", ()):
             code = error.get("code")
             refusal = SinkError(
@@ -106,8 +106,8 @@ class MongoBulk(Bulk[Write]):
             )
             if not passes(code):
                 raise refusal
-            left = list(writes)
-        return left, refusal
+            unwritten = list(writes)
+        return unwritten, refusal
 
     def _explained(self, problem: str, error: BaseException) -> SinkError:
         return SinkError(

@@ -85,11 +85,11 @@ class MongoLookup(Lookup):
         async for document in collection.with_options(stored_options().with_options(document_class=raw)).find(
             condition, projection
         ):
-            made = package("bson").decode(document.raw, codec_options=record_options())
+            record = package("bson").decode(document.raw, codec_options=record_options())
             for value in _values_at(package("bson").decode(document.raw, codec_options=stored_options()), self.field):
                 key = packed(_same(value))
                 if key in requested:
-                    found.setdefault(key, []).append(made)
+                    found.setdefault(key, []).append(record)
         return found
 
     def _no_result(self) -> list[Any]:

@@ -102,26 +102,26 @@ class Writes:
         request = package().ReplaceOne(named, self._raw(raw), upsert=True)
         return self._write_of(request, named, len(raw), replaces=True, upserts=True)
 
-    def _of_request(self, given: Any) -> Write:
-        request = copy.copy(given)
-        names = storable(given._filter, "the filter")
+    def _of_request(self, original: Any) -> Write:
+        request = copy.copy(original)
+        names = storable(original._filter, "the filter")
         if not isinstance(names, dict):
-            raise ValueError(f"{given._filter!r} is not a filter")
+            raise ValueError(f"{original._filter!r} is not a filter")
         named = {name: names[name] for name in self._key if name in names and not _is_condition(names[name])}
         if len(named) < len(self._key):
             raise ValueError(f"the filter {names!r} does not identify one document by {', '.join(self._key)}")
         request._filter = names
-        is_plain, upserts = len(names) == len(named), bool(getattr(given, "_upsert", False))
+        is_plain, upserts = len(names) == len(named), bool(getattr(original, "_upsert", False))
         if upserts and not is_plain:
             raise ValueError(
                 f"upsert=True and a condition on other fields than {', '.join(self._key)} could create the document a second time"
             )
-        if isinstance(given, package().DeleteOne):
+        if isinstance(original, package().DeleteOne):
             return self._write_of(request, named, 0, replaces=is_plain, upserts=False)
-        is_replacement = isinstance(given, package().ReplaceOne)
+        is_replacement = isinstance(original, package().ReplaceOne)
         if not is_replacement:
-            _check_update(given._doc)
-        raw = encoded(given._doc)
+            _check_update(original._doc)
+        raw = encoded(original._doc)
         request._doc = self._raw(raw)
         return self._write_of(request, named, len(raw), replaces=is_replacement and upserts, upserts=upserts)
 

@@ -188,10 +188,10 @@ class RangeReader(SplitReader):
         self._finished = was_all and count < limit
         if not count:
             return None
-        made = self._records(batch)
+        records = self._records(batch)
         self._position = packed(package("bson").decode(last, codec_options=stored_options())["_id"])
         self._page = max(1, bounds.max_bytes * count // len(batch))
-        return made
+        return records
 
     def _records(self, batch: bytes) -> Batch:
         source = self._reader.source

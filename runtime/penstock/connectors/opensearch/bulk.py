@@ -58,8 +58,8 @@ class ActionBulk(Bulk[Request]):
         if not found.get("errors"):
             return (), nothing
         failed = [(request, self._refusal(request, item)) for request, item in zip(writes, items, strict=True)]
-        left = [(request, refusal) for request, refusal in failed if refusal is not None]
-        return [request for request, _ in left], left[0][1] if left else nothing
+        rejected = [(request, refusal) for request, refusal in failed if refusal is not None]
+        return [request for request, _ in rejected], rejected[0][1] if rejected else nothing
 
     def _try_halves(self, writes: Sequence[Request]) -> tuple[Sequence[Request], SinkError]:
         if len(writes) == 1:

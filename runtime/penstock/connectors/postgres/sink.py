@@ -92,8 +92,8 @@ class PostgresSink(PostgresSinkSettings, TableSink):
 
     def _check_sequences(self, connection: Any, table: Table) -> None:
         """Check the user's right to the sequences of columns that the job does not write."""
-        own = [name for name in table.columns if name not in self.shape.names]
-        missing = [row[0] for row in connection.execute(_SEQUENCES, [quoted(self.table), own])]
+        columns_with_defaults = [name for name in table.columns if name not in self.shape.names]
+        missing = [row[0] for row in connection.execute(_SEQUENCES, [quoted(self.table), columns_with_defaults])]
         if missing:
             raise SinkError(
                 f"{self.server.shown}: {table.sql} takes values from {', '.join(missing)}, but the user has no right to use these sequences",

@@ -35,13 +35,13 @@ def write_rows(connection: Any, sink: PostgresSinkSettings, batches: Iterable[pa
         next(name for name in ("penstock_row", *map("penstock_row_{}".format, range(9999))) if name not in names)
     )
     connection.execute(f"alter table {_SCRATCH} add column {order} bigserial")
-    given = columns
+    copied_columns = columns
     if sink.deletes:
         connection.execute(f"alter table {_SCRATCH} add column {quoted(GONE)} boolean")
-        given = f"{columns}, {quoted(GONE)}"
-    _copy(connection, f"copy {_SCRATCH} ({given}) from stdin", batches)
+        copied_columns = f"{columns}, {quoted(GONE)}"
+    _copy(connection, f"copy {_SCRATCH} ({copied_columns}) from stdin", batches)
     keys = ", ".join(map(quoted, key))
-    last = f"(select distinct on ({keys}) {given} from {_SCRATCH} order by {keys}, {order} desc) penstock_last"
+    last = f"(select distinct on ({keys}) {copied_columns} from {_SCRATCH} order by {keys}, {order} desc) penstock_last"
     if sink.deletes:
         same = " and ".join(f"t.{quoted(name)} = penstock_last.{quoted(name)}" for name in key)
         connection.execute(f"delete from {table} t using {last} where {quoted(GONE)} and {same}")

@@ -170,7 +170,7 @@ class Consumer(QueueClient[Delivery]):
         """Query the number of remaining messages. Return the time of the query if none were left."""
         now = time.monotonic()
         found = self._state(channel, consumers=1)
-        self._left = found.message_count
+        self._backlog = found.message_count
         if found.message_count or not found.consumer_count:  # a quorum queue without a leader reports 0 for both
             return None
         # The answer can arrive before messages that the queue has sent earlier. The answer to a second query arrives after them.

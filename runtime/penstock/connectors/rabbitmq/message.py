@@ -38,15 +38,15 @@ def is_short(text: Any) -> bool:
         return False
 
 
-def texts(name: str, given: Text, records: Sequence[Any]) -> list[str]:
+def texts(name: str, text_or_function: Text, records: Sequence[Any]) -> list[str]:
     """Return one text per record.
 
     Raises:
         RecordFormatError: the function returns something other than a short text.
     """
-    if isinstance(given, str):
-        return [given] * len(records)
-    found = list(map(given, records))
+    if isinstance(text_or_function, str):
+        return [text_or_function] * len(records)
+    found = list(map(text_or_function, records))
     for text, record in zip(found, records, strict=True):
         if not is_short(text):
             raise RecordFormatError(

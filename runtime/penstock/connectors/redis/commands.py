@@ -118,7 +118,7 @@ class Pipeline:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._left: Sequence[Command] = ()
+        self._unsent: Sequence[Command] = ()
 
     def send(self, commands: Sequence[Command]) -> None:
         """Send the commands in order, and wait for their results.
@@ -126,23 +126,23 @@ class Pipeline:
         Raises:
             SinkError: the server rejects a command, or is unavailable for too long.
         """
-        self._left = commands
+        self._unsent = commands
         self._connection.run(f"{len(commands)} commands were not accepted", self._try)
 
     def _try(self, client: Any) -> None:
         pipeline = client.pipeline(transaction=False)
-        for command in self._left:
+        for command in self._unsent:
             pipeline.execute_command(*command)
         answers = pipeline.execute(raise_on_error=False)
         for index, answer in enumerate(answers):
             if not isinstance(answer, Exception):
                 continue
             if is_passing(answer) or not isinstance(answer, package().RedisError):
-                self._left = self._left[index:]
+                self._unsent = self._unsent[index:]
                 raise answer
-            refused = " ".join(_shown(part) for part in self._left[index])[:300]
+            refused = " ".join(_shown(part) for part in self._unsent[index])[:300]
             raise self._connection.server.explained(SinkError, f"{refused} is refused", answer)
-        self._left = ()
+        self._unsent = ()
 
     def close(self) -> None:
         self._connection.close()

@@ -199,9 +199,9 @@ class StreamSourceReader(SourceReader):
         )
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        given = split.properties if position is None else position
-        place = Place(given["after"], None if given["number"] < 0 else given["number"])
-        marks = [Place(id, number) for id, number in given.get("marks", [])]
+        start = split.properties if position is None else position
+        place = Place(start["after"], None if start["number"] < 0 else start["number"])
+        marks = [Place(id, number) for id, number in start.get("marks", [])]
         stream = self._tail.follow(split.id, place, split.properties["up_to"], marks)
         return StreamReader(self._source, stream, place)
 

@@ -160,8 +160,8 @@ class HybridEnumerator(SplitEnumerator):
             self._enumerator().restore(state["state"])
 
     def outdated(self, splits: Sequence[Split]) -> set[str]:
-        own = [_unwrapped(split)[1] for split in splits if split.properties["source"] == self._index]
-        found = {f"{self._index}:{id}" for id in self._enumerator().outdated(own)} if own else set()
+        inner = [_unwrapped(split)[1] for split in splits if split.properties["source"] == self._index]
+        found = {f"{self._index}:{id}" for id in self._enumerator().outdated(inner)} if inner else set()
         self._open -= found
         if found:
             self._has_discovered = False
@@ -169,9 +169,9 @@ class HybridEnumerator(SplitEnumerator):
 
     def on_split_ended(self, split: Split, position: Any) -> None:
         self._open.discard(split.id)
-        index, own = _unwrapped(split)
+        index, inner = _unwrapped(split)
         if index == self._index:
-            self._enumerator().on_split_ended(own, position)
+            self._enumerator().on_split_ended(inner, position)
 
     def close(self) -> None:
         if self._present is not None:
@@ -191,12 +191,12 @@ class HybridReader(SourceReader):
         return self._readers[index]
 
     def open_split(self, split: Split, position: Any) -> SplitReader:
-        index, own = _unwrapped(split)
-        return self._reader(index).open_split(own, position)
+        index, inner = _unwrapped(split)
+        return self._reader(index).open_split(inner, position)
 
     def lag_of(self, split: Split, position: Any) -> int | None:
-        index, own = _unwrapped(split)
-        return self._reader(index).lag_of(own, position)
+        index, inner = _unwrapped(split)
+        return self._reader(index).lag_of(inner, position)
 
     def snapshot(self, checkpoint_id: int) -> None:
         for reader in self._readers.values():
@@ -217,5 +217,5 @@ def _wrapped(index: int, split: Split) -> Split:
 
 def _unwrapped(split: Split) -> tuple[int, Split]:
     index = split.properties["source"]
-    own = replace(split, id=split.id.partition(":")[2], properties=split.properties["split"])
-    return index, own
+    inner = replace(split, id=split.id.partition(":")[2], properties=split.properties["split"])
+    return index, inner

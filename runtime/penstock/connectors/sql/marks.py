@@ -30,13 +30,13 @@ def with_marks(statement: str, mark: str, dialect: str = "mysql") -> str:
     >>> with_marks("insert into t values (?, '100 %?')", "%s")
     "insert into t values (%s, '100 %%?')"
     """
-    made = []
+    parts = []
     for is_mark, part in _split(statement, dialect):
         if is_mark:
-            made.append(mark if part == "?" else "?" if dialect == "postgresql" else mark * 2)
+            parts.append(mark if part == "?" else "?" if dialect == "postgresql" else mark * 2)
         else:
-            made.append(part.replace("%", "%%") if mark == "%s" else part)
-    return "".join(made)
+            parts.append(part.replace("%", "%%") if mark == "%s" else part)
+    return "".join(parts)
 
 
 def with_names(statement: str, dialect: str) -> str:
@@ -45,14 +45,14 @@ def with_names(statement: str, dialect: str) -> str:
     >>> with_names("insert into t values (?, 'a:b', ?)", "oracle")
     "insert into t values (:p0, 'a\\\\:b', :p1)"
     """
-    made, count = [], 0
+    parts, count = [], 0
     for is_mark, part in _split(statement, dialect):
         if is_mark and part == "?":
-            made.append(f":p{count}")
+            parts.append(f":p{count}")
             count += 1
         else:
-            made.append(part.replace(":", "\\:"))
-    return "".join(made)
+            parts.append(part.replace(":", "\\:"))
+    return "".join(parts)
 
 
 def _split(statement: str, dialect: str) -> Iterator[tuple[bool, str]]:

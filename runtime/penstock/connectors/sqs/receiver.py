@@ -150,7 +150,7 @@ class Receiver(QueueClient[Message]):
                 return
             self._renew()
             if time.monotonic() >= count_at:
-                self._left = self._count()
+                self._backlog = self._count()
                 count_at = time.monotonic() + _COUNT_S
 
     def _delete(self, handles: list[str]) -> None:
@@ -212,7 +212,7 @@ class Receiver(QueueClient[Message]):
         try:
             answer = self._client.get_queue_attributes(QueueUrl=self._queue.url, AttributeNames=[name])
         except errors():  # the number is only for metrics
-            return self._left
+            return self._backlog
         return int(answer.get("Attributes", {}).get(name, 0))
 
 

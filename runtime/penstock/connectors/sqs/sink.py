@@ -143,8 +143,8 @@ class SqsWriter(AwsWriter):
                     remedy="correct or filter out such records; for a FIFO queue give deduplication, or let it deduplicate by content",
                 )
         accepted = {success["Id"] for success in answer.get("Successful", ())}
-        left = [entry for entry in entries if entry["Id"] not in accepted]
-        return left, str(failed[0].get("Message")) if failed else "without a reason"
+        rejected = [entry for entry in entries if entry["Id"] not in accepted]
+        return rejected, str(failed[0].get("Message")) if failed else "without a reason"
 
 
 def _text(body: bytes, record: Any) -> str:

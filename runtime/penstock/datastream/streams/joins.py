@@ -233,7 +233,7 @@ class EqualTo:
         return self._joined("As-Of Join", function, output_type, lambda types: AsOf(function, types, limit))
 
     def _joined(
-        self, name: str, function: Any, output_type: Any, made: Callable[[Any], f.KeyedCoProcessFunction]
+        self, name: str, function: Any, output_type: Any, create_join: Callable[[Any], f.KeyedCoProcessFunction]
     ) -> DataStream:
         operation, left, right = self._sides
         if operation != "join":
@@ -246,7 +246,7 @@ class EqualTo:
             stream._without_key()._keyed_stream(stream._without_key(), key, self._key_type)
             for stream, key in zip((left, right), self._keys, strict=True)
         ]
-        joined = made((left.get_type(), right.get_type()))
+        joined = create_join((left.get_type(), right.get_type()))
         result = keyed[0].connect(keyed[1]).process(joined, to_type_info(output_type) or infer(function, "join"))
         return result.name(name).set_description(f"{name}: {name_of(function)}")
 

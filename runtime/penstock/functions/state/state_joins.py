@@ -68,10 +68,10 @@ class EveryPair(_StateJoin):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
-        own = of_library(runtime_context)
+        library_state = of_library(runtime_context)
         left, right = self._types
-        self._left = own.get_list_state(ListStateDescriptor("left", left, ttl=self._ttl))
-        self._right = own.get_list_state(ListStateDescriptor("right", right, ttl=self._ttl))
+        self._left = library_state.get_list_state(ListStateDescriptor("left", left, ttl=self._ttl))
+        self._right = library_state.get_list_state(ListStateDescriptor("right", right, ttl=self._ttl))
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> Iterator[Any]:
         self._left.add(value)
@@ -103,14 +103,14 @@ class AsOf(_StateJoin):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
-        own = of_library(runtime_context)
+        library_state = of_library(runtime_context)
         left, right = self._types
         place = Types.TUPLE([Types.LONG(), Types.LONG()])
         timed = None if right is None else Types.TUPLE([Types.LONG(), right])
-        self._left = own.get_map_state(MapStateDescriptor("left", place, left))
-        self._left_counts = own.get_map_state(MapStateDescriptor("left-counts", Types.LONG(), Types.LONG()))
-        self._right = own.get_map_state(MapStateDescriptor("right", Types.LONG(), right))
-        self._newest = own.get_state(ValueStateDescriptor("newest", timed))
+        self._left = library_state.get_map_state(MapStateDescriptor("left", place, left))
+        self._left_counts = library_state.get_map_state(MapStateDescriptor("left-counts", Types.LONG(), Types.LONG()))
+        self._right = library_state.get_map_state(MapStateDescriptor("right", Types.LONG(), right))
+        self._newest = library_state.get_state(ValueStateDescriptor("newest", timed))
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
         at = _time(ctx)

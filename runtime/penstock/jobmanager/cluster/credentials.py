@@ -80,10 +80,10 @@ class Credentials:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
         home.chmod(0o700)
         key, certificate = derive_tls(secret)
-        made = cls(secret, home / "key.pem", home / "certificate.pem")
-        write_private(made.private_key, key)
-        write_private(made.certificate, certificate)
-        return made
+        created = cls(secret, home / "key.pem", home / "certificate.pem")
+        write_private(created.private_key, key)
+        write_private(created.certificate, certificate)
+        return created
 
     def spark_conf(self) -> dict[str, str]:
         """Return the settings for all Spark processes. They do not contain the secret."""

@@ -178,9 +178,11 @@ def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.
         ]
         for node in here
     }
-    own = {node.index: calls[node.index] + list(_codes(plain(node.operation), _DEPTH, set())) for node in here}
+    codes_by_operator = {
+        node.index: calls[node.index] + list(_codes(plain(node.operation), _DEPTH, set())) for node in here
+    }
     call = max((at for at, frame in enumerate(frames) if _operators_containing(calls, frame)), default=0)
-    found = [_operators_containing(own, frame) for frame in reversed(frames[call:])]
+    found = [_operators_containing(codes_by_operator, frame) for frame in reversed(frames[call:])]
     return [graph.operators[index] for index in min(filter(None, found), key=len, default=[])]
 
 

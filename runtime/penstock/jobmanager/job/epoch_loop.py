@@ -474,7 +474,11 @@ class EpochLoop:
         if not uploads:
             self._parts.wake.wait(seconds)
         until = time.monotonic() + seconds
-        while uploads and (left := until - time.monotonic()) > 0 and not self._parts.wake.wait(min(left, NEWS_S)):
+        while (
+            uploads
+            and (remaining_s := until - time.monotonic()) > 0
+            and not self._parts.wake.wait(min(remaining_s, NEWS_S))
+        ):
             self._apply_snapshots(self._runner.take_news())
             self._handle_events()
             uploads = self._parts.checkpoints.coordinator.is_in_progress

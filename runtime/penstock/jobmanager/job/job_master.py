@@ -292,8 +292,8 @@ class JobMaster:
 
     def _wait_to_restart(self, delay_ms: int) -> None:
         deadline = time.monotonic() + delay_ms / 1000
-        while (left := deadline - time.monotonic()) > 0:
-            self._pause_while_down(min(left, 0.2))
+        while (remaining_s := deadline - time.monotonic()) > 0:
+            self._pause_while_down(min(remaining_s, 0.2))
 
     def _pause_while_down(self, seconds: float) -> None:
         self.parts.wake.wait(seconds)

@@ -35,15 +35,15 @@ class PendingResults:
     def end_of_epoch(self) -> Results:
         if self._checkpointing:
             return []
-        given, self._current = self._current, []
-        return given
+        results, self._current = self._current, []
+        return results
 
     def completed(self, checkpoint_id: int) -> Results:
         """Return the results before this checkpoint. They include those of earlier, aborted checkpoints, which this one covers."""
-        given: Results = []
+        results: Results = []
         for earlier in sorted(i for i in self._by_checkpoint if i <= checkpoint_id):
-            given += self._by_checkpoint.pop(earlier)
-        return given
+            results += self._by_checkpoint.pop(earlier)
+        return results
 
     def drop(self) -> None:
         self._current = []

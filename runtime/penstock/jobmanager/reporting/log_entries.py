@@ -74,8 +74,8 @@ def _of_text(found: re.Match[str], labels: Mapping[str, str]) -> LogEntry | None
         "subtask": "subtask_index",
         "attempt": "task_attempt_num",
     }
-    own = {label: found[name] for name, label in names.items() if found[name]}
-    return LogEntry(at + int(found[2]), found[3], found[4], found[9], labels={**labels, **own})
+    place_labels = {label: found[name] for name, label in names.items() if found[name]}
+    return LogEntry(at + int(found[2]), found[3], found[4], found[9], labels={**labels, **place_labels})
 
 
 def _of_json(line: str, labels: Mapping[str, str]) -> LogEntry | None:
@@ -85,10 +85,10 @@ def _of_json(line: str, labels: Mapping[str, str]) -> LogEntry | None:
         at = _ms(moment, "%Y-%m-%dT%H:%M:%S")
         if at is None:
             return None
-        own = {_LABELS[name]: str(fields[name]) for name in _LABELS if name in fields}
+        place_labels = {_LABELS[name]: str(fields[name]) for name in _LABELS if name in fields}
         details = fields.get("exception", "")
         return LogEntry(
-            at + milliseconds, fields["level"], fields["logger"], fields["message"], details, {**labels, **own}
+            at + milliseconds, fields["level"], fields["logger"], fields["message"], details, {**labels, **place_labels}
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -128,8 +128,8 @@ class OtelTraceReporter(TraceReporter):
         self._ids = RandomIdGenerator()
 
     def report(self, spans: Sequence[Span]) -> None:
-        made = [one for span in spans for one in self._to_otel(span, self._ids.generate_trace_id(), None)]
-        if self._exporter.export(made) is not SpanExportResult.SUCCESS:
+        otel_spans = [one for span in spans for one in self._to_otel(span, self._ids.generate_trace_id(), None)]
+        if self._exporter.export(otel_spans) is not SpanExportResult.SUCCESS:
             raise ConnectionError("the collector did not accept the traces. The log of opentelemetry has the reason")
 
     def _to_otel(self, span: Span, trace: int, parent: SpanContext | None) -> Iterator[ReadableSpan]:
@@ -156,8 +156,8 @@ class OtelTraceReporter(TraceReporter):
 
 
 def resource_of(settings: Mapping[str, str]) -> Resource:
-    given = {key: settings[key] for key in ("service.name", "service.version") if settings.get(key)}
-    return Resource.create({"service.name": "penstock"} | given)
+    configured = {key: settings[key] for key in ("service.name", "service.version") if settings.get(key)}
+    return Resource.create({"service.name": "penstock"} | configured)
 
 
 def exporter_settings(settings: Mapping[str, str], path: str) -> tuple[str | None, float]:

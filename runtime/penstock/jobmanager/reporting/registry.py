@@ -91,24 +91,24 @@ def _names(text: str | None) -> list[str]:
 def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configuration) -> Chosen[Any] | None:
     """Open a reporter. Return None if it cannot be opened for a reason that the job did not cause."""
     settings = {k.removeprefix(prefix): v for k, v in conf.to_dict().items() if k.startswith(prefix)}
-    key, given = next(
+    key, name_or_class = next(
         ((f"{prefix}{k}", settings[k]) for k in _CLASS if settings.get(k)), (options.METRICS_REPORTERS.key, name)
     )
-    made = _create(group, _FLINKS.get(given, given), key)
-    if not isinstance(made, kind):
+    reporter = _create(group, _FLINKS.get(name_or_class, name_or_class), key)
+    if not isinstance(reporter, kind):
         raise InvalidJob(
-            f"{key} names {given}, which creates a {type(made).__name__}",
+            f"{key} names {name_or_class}, which creates a {type(reporter).__name__}",
             remedy=f"use a class that inherits penstock.metrics.reporter.{kind.__name__}",
         )
     interval = _interval(f"{prefix}interval", settings.pop("interval", ""))
     try:
-        made.open(settings)
+        reporter.open(settings)
     except InvalidJob:
         raise
     except Exception:
         logger.warning("reporter %s cannot be opened and gets no data", name, exc_info=True)
         return None
-    return Chosen(name, made, interval)
+    return Chosen(name, reporter, interval)
 
 
 def _interval(key: str, text: str) -> float:
@@ -121,23 +121,23 @@ def _interval(key: str, text: str) -> float:
     return found
 
 
-def _create(group: str, given: str, key: str) -> object:
+def _create(group: str, name_or_class: str, key: str) -> object:
     """Create a reporter by the name of an entry point, or from `module:Class`."""
     found = {point.name: point for point in entry_points(group=group)}
     known = {name: EntryPoint(name, where, group) for name, where in _OURS[group].items()} | found
     try:
-        if given in known:
-            return known[given].load()()
-        module, colon, name = given.partition(":")
+        if name_or_class in known:
+            return known[name_or_class].load()()
+        module, colon, name = name_or_class.partition(":")
         if colon:
             return getattr(importlib.import_module(module), name)()
     except (ImportError, AttributeError) as error:
         raise InvalidJob(
-            f"{key}: the reporter {given} cannot be loaded: {error}",
+            f"{key}: the reporter {name_or_class} cannot be loaded: {error}",
             remedy="install its package where the JobManager runs, also in the image of the job; otel's: pip install 'penstock-streaming[otel]'",
         ) from error
     raise InvalidJob(
-        f"{key}: the reporter {given} does not exist",
+        f"{key}: the reporter {name_or_class} does not exist",
         remedy=f"existing reporters: {', '.join(sorted(known))}. Name your own reporter by its entry point in {group}, or as "
         "module:Class",
     )

@@ -110,10 +110,10 @@ class OpenMethod:
 
     def _may_call_own_methods(self, node: ast.AST) -> bool:
         """Return whether the code calls a method of `self`, or passes `self` on. Either may change the attributes of `self`."""
-        own = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
+        own_attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and _names(n.value, self._this)]
         called = [call.func for call in ast.walk(node) if isinstance(call, ast.Call)]
         mentioned = sum(_names(n, self._this) for n in ast.walk(node))
-        if mentioned > len(own) or any(attribute in called for attribute in own):
+        if mentioned > len(own_attributes) or any(attribute in called for attribute in own_attributes):
             return True
         inherited = [n.attr for n in ast.walk(node) if isinstance(n, ast.Attribute) and _is_super(n.value)]
         bases = sum(_names(n, "super") for n in ast.walk(node))
@@ -226,8 +226,8 @@ def _static(owner: Any, name: str) -> Any:
 
 def _argument(call: Any) -> ast.expr | None:
     """Return the only argument of a call. None means that it has other arguments."""
-    given: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
-    return given[0] if len(given) == 1 else None
+    arguments: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return arguments[0] if len(arguments) == 1 else None
 
 
 def _names(node: ast.AST, name: str) -> bool:

@@ -112,8 +112,8 @@ class HashMapStateBackend:
         assert isinstance(table, ValueTable)
         if isinstance(table, AccumulatorTable):
             table.keep_objects()
-        given = (table, at) if lifetime is not None else (table, at, default)
-        cell = CheckedValueState(*given) if convert is None else RowValueState(convert, *given)
+        arguments = (table, at) if lifetime is not None else (table, at, default)
+        cell = CheckedValueState(*arguments) if convert is None else RowValueState(convert, *arguments)
         value: HashMapValueState | TtlValueState = cell
         if lifetime is not None:
             value = TtlValueState(cell, lifetime, self._sweeper(registration).step, default)

@@ -110,12 +110,12 @@ def report_state(group: MetricGroup, state: str, chosen: frozenset[str], family:
     Args:
         family: returns the column family; None means that it is not open.
     """
-    own = group.add_group("column_family", state) if AS_VARIABLE in chosen else group.add_group(state)
-    own = own.add_group("rocksdb")
+    metric_group = group.add_group("column_family", state) if AS_VARIABLE in chosen else group.add_group(state)
+    metric_group = metric_group.add_group("rocksdb")
     for name in chosen & PROPERTIES:
-        own.gauge(name, _Property(family, name, is_text=False))
+        metric_group.gauge(name, _Property(family, name, is_text=False))
     for level in range(LEVELS) if FILES in chosen else ():
-        own.gauge(f"{FILES}{level}", _Property(family, f"{FILES}{level}", is_text=True))
+        metric_group.gauge(f"{FILES}{level}", _Property(family, f"{FILES}{level}", is_text=True))
 
 
 def report_database(group: MetricGroup, chosen: frozenset[str], statistics: Callable[[], str]) -> None:

@@ -76,7 +76,7 @@ def _reduced_struct(cls: Any) -> Any:
         "__doc__": cls.__doc__,
         **{name: attribute for name, attribute in vars(cls).items() if name == "__post_init__"},
     }
-    own = [name for name in inspect.get_annotations(cls) if name in cls.__struct_fields__]
+    own_fields = [name for name in inspect.get_annotations(cls) if name in cls.__struct_fields__]
     state = {
         name: each for name, each in vars(cls).items() if name not in _RECREATED and name not in cls.__struct_fields__
     }
@@ -84,9 +84,9 @@ def _reduced_struct(cls: Any) -> Any:
         type(cls),
         cls.__name__,
         cloudpickle._get_bases(cls),
-        _settings(cls, own),
+        _settings(cls, own_fields),
         body,
-        _fields(cls, own),
+        _fields(cls, own_fields),
         cloudpickle._get_or_create_tracker_id(cls),
     )
     return (
@@ -99,21 +99,21 @@ def _reduced_struct(cls: Any) -> Any:
     )
 
 
-def _settings(cls: Any, own: list[str]) -> dict[str, Any]:
+def _settings(cls: Any, own_fields: list[str]) -> dict[str, Any]:
     settings = {name: getattr(cls.__struct_config__, name) for name in _SETTINGS}
     by_keyword = set(cls.__struct_fields__) - set(cls.__match_args__)
     return {name: value for name, value in settings.items() if value is not None} | {
-        "kw_only": not by_keyword.isdisjoint(own)
+        "kw_only": not by_keyword.isdisjoint(own_fields)
     }
 
 
-def _fields(cls: Any, own: list[str]) -> dict[str, tuple[str, Any, Any]]:
+def _fields(cls: Any, own_fields: list[str]) -> dict[str, tuple[str, Any, Any]]:
     """Return for each of the class's own fields its encoded name, its default, and its default factory."""
     names, defaults = cls.__struct_fields__, cls.__struct_defaults__
     by_name = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
     encoded = dict(zip(names, cls.__struct_encode_fields__, strict=True))
     fields = {}
-    for name in own:
+    for name in own_fields:
         default = by_name.get(name, msgspec.NODEFAULT)
         factory = getattr(default, "factory", None) if type(default).__name__ == "Factory" else None
         known = default is not msgspec.NODEFAULT and factory is None

@@ -99,9 +99,9 @@ class ControlConnection:
         frame = self._opener.take()
         if frame is not None:
             return frame
-        own = self._socket.fileno()
-        readable, _, _ = select.select((own, *also), (), (), timeout_s)
-        if own in readable:
+        descriptor = self._socket.fileno()
+        readable, _, _ = select.select((descriptor, *also), (), (), timeout_s)
+        if descriptor in readable:
             received = self._socket.recv(1 << 16)
             if not received:
                 raise ConnectionError("the JobManager closed the control connection")

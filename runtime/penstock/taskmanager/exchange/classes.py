@@ -62,8 +62,8 @@ def _tuple_form(cls: type) -> FieldForm:
 
 def _is_made_by_position(cls: Any) -> bool:
     """Return whether pickle creates the Struct from positional arguments only: no keywords, no attributes other than the fields."""
-    own: Any = msgspec.Struct
-    if cls.__dictoffset__ or cls.__reduce__ is not own.__reduce__ or not cls.__struct_fields__:
+    struct: Any = msgspec.Struct
+    if cls.__dictoffset__ or cls.__reduce__ is not struct.__reduce__ or not cls.__struct_fields__:
         return False
     if cls.__reduce_ex__ is not object.__reduce_ex__ or hasattr(cls, "__setstate__"):
         return False
@@ -100,12 +100,12 @@ def _dataclass_form(cls: Any) -> FieldForm | None:
 
     def make(rows: Rows) -> list[Any]:
         new = cls.__new__
-        made: list[Any] = []
-        append = made.append
+        objects: list[Any] = []
+        append = objects.append
         for row in rows:
             value = new(cls)
             value.__dict__.update(zip(names, row, strict=True))
             append(value)
-        return made
+        return objects
 
     return FieldForm(take, make)

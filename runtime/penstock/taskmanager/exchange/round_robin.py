@@ -12,15 +12,15 @@ class RoundRobinWriter(ExchangeWriter):
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit, targets: range) -> None:
         super().__init__(spec, sender, emit)
-        self._own = targets
+        self._own_targets = targets
         self._next = sender % len(targets)
 
     def write(self, batch: Batch) -> None:
         rows = batch.rows()
         values, timestamps = rows.values, rows.timestamps
-        width = len(self._own)
+        width = len(self._own_targets)
         for offset in range(min(width, len(values))):
-            target = self._own[(self._next + offset) % width]
+            target = self._own_targets[(self._next + offset) % width]
             self._append(target, values[offset::width], None if timestamps is None else timestamps[offset::width])
         self._next = (self._next + len(values)) % width
 

@@ -245,8 +245,8 @@ class ExchangeWriter(ABC):
         full = self._column_buffers if isinstance(batch, ColumnBatch) else self._row_buffers
         begin, size = 0, len(batch)
         while begin < size:
-            left = size - begin
-            end = size if left < 2 * full.records else begin + full.records
+            remaining = size - begin
+            end = size if remaining < 2 * full.records else begin + full.records
             part = batch if end - begin == size else batch.slice(begin, end)
             row = self._encode(target, part, now if end == size else before)
             if full.may_send(end - begin, len(row)):

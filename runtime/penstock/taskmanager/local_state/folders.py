@@ -34,15 +34,15 @@ def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str
     They are absolute because functions may work in a folder of their job.
     """
     folders = [path.strip() for path in str(backend_options.get("localdir") or "").split(",") if path.strip()]
-    own = os.environ.get(STATE_DIR) or os.environ.get(LOCAL_DIR)
-    return [absolute(folder) for folder in folders or [work_dir or own or str(temporary_folder())]]
+    configured = os.environ.get(STATE_DIR) or os.environ.get(LOCAL_DIR)
+    return [absolute(folder) for folder in folders or [work_dir or configured or str(temporary_folder())]]
 
 
 def folders_of_slot(backend_options: Mapping[str, Any], work_dir: str, slot: int) -> list[str]:
     """Return the folders, beginning with the folder that the slot uses."""
     folders = local_folders(backend_options, work_dir)
-    own = slot % len(folders)
-    return folders[own:] + folders[:own]
+    first = slot % len(folders)
+    return folders[first:] + folders[:first]
 
 
 def new_state_folder(backend_options: Mapping[str, Any], work_dir: str, slot: int, name: str) -> OwnedFolder:

@@ -89,8 +89,8 @@ def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> li
                 output = subtask.output_of(question.uid) if subtask.environment.job_id == question.job_id else None
                 if output is not None and id(output) not in taps:
                     taps[id(output)] = _Tap(subtask, question, output, enough)
-            left = deadline - time.monotonic()
-            if left <= 0 or enough.wait(min(left, _LOOK_S)):
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0 or enough.wait(min(remaining_s, _LOOK_S)):
                 break
     finally:
         for tap in taps.values():

@@ -50,17 +50,17 @@ class Text(reprlib.Repr):
         self.maxlevel = _MAX_DEPTH
         self.maxlist = self.maxtuple = self.maxdict = self.maxset = self.maxfrozenset = self.maxdeque = _MAX_ITEMS
         self.maxstring = self.maxother = self.maxlong = MAX_CHARS
-        self._left = MAX_CHARS
+        self._remaining_chars = MAX_CHARS
 
     def __call__(self, value: Any) -> str:
         return self.repr1(value, self.maxlevel)
 
     def repr1(self, x: Any, level: int) -> str:
-        if self._left <= 0:
+        if self._remaining_chars <= 0:
             return _CUT
-        before = self._left
+        before = self._remaining_chars
         text = super().repr1(x, level)
-        self._left = min(self._left, before - len(text))
+        self._remaining_chars = min(self._remaining_chars, before - len(text))
         return text
 
     def repr_dict(self, x: dict[Any, Any], level: int) -> str:
@@ -78,16 +78,16 @@ class Text(reprlib.Repr):
 
     def repr_instance(self, x: Any, level: int) -> str:
         kind = type(x)
-        own: Any = kind.__repr__
+        repr_method: Any = kind.__repr__
         fields = _fields(x)
         if fields is not None:
             named = ((f"{name}=" if name else "", value) for name, value in fields)
             text = f"{kind.__qualname__}({self._parts(named, None, level)})"
             return f"<{text}>" if kind is Row and x.get_field_names() is None else text
         for base in _CONTAINERS:  # a subclass that does not define its own text
-            if isinstance(x, base) and own is base.__repr__:
+            if isinstance(x, base) and repr_method is base.__repr__:
                 return str(getattr(self, f"repr_{base.__name__}")(x, level))
-        if isinstance(x, bytes | bytearray) and own in (bytes.__repr__, bytearray.__repr__):
+        if isinstance(x, bytes | bytearray) and repr_method in (bytes.__repr__, bytearray.__repr__):
             return self.repr_bytes(x, level)
         return _cut(builtins.repr(x))
 
@@ -97,7 +97,7 @@ class Text(reprlib.Repr):
             return _CUT
         shown = []
         for head, value in parts if length is None else islice(parts, _MAX_ITEMS):
-            if self._left <= 0:
+            if self._remaining_chars <= 0:
                 break
             shown.append(head + self.repr1(value, level - 1))
         else:
@@ -108,13 +108,13 @@ class Text(reprlib.Repr):
 def _fields(x: Any) -> Iterator[tuple[str, Any]] | None:
     """Return the names and values of an object whose class has the `repr` of its kind, or None for any other object."""
     kind = type(x)
-    own: Any = kind.__repr__
-    code = getattr(own, "__code__", None)
-    if dataclasses.is_dataclass(kind) and hasattr(own, "__wrapped__"):
+    repr_method: Any = kind.__repr__
+    code = getattr(repr_method, "__code__", None)
+    if dataclasses.is_dataclass(kind) and hasattr(repr_method, "__wrapped__"):
         return ((field.name, getattr(x, field.name)) for field in dataclasses.fields(x) if field.repr)
-    if isinstance(x, tuple) and hasattr(kind, "_fields") and own.__module__ == "collections":
+    if isinstance(x, tuple) and hasattr(kind, "_fields") and repr_method.__module__ == "collections":
         return zip(kind._fields, x, strict=False)
-    if isinstance(x, msgspec.Struct) and own is msgspec.Struct.__repr__:
+    if isinstance(x, msgspec.Struct) and repr_method is msgspec.Struct.__repr__:
         return ((name, getattr(x, name)) for name in kind.__struct_fields__)
     if code is not None and code.co_filename.startswith("<attrs generated"):
         return ((field.name, getattr(x, field.name)) for field in kind.__attrs_attrs__ if field.repr)

@@ -169,7 +169,7 @@ class TestSnapshots:
         assert [copy_of.size for copy_of in files_of(copy.manifest)] == [1, 2, 3]
         assert verify(url, stores=storage.stores, checksums=True).is_complete
         report = dispose(url, stores=storage.stores)
-        assert (report.deleted_files, report.left) == (1, [])
+        assert (report.deleted_files, report.unknown_objects) == (1, [])
 
     def test_an_older_manifest_is_read(self, storage: CheckpointStorage) -> None:
         ref = storage.writer().write(b"a")

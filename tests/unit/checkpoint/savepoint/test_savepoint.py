@@ -250,7 +250,7 @@ class TestDispose:
     def test_disposal_removes_every_object(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         report = dispose(url)
-        assert (report.deleted_files, report.left) == (2, [])
+        assert (report.deleted_files, report.unknown_objects) == (2, [])
         assert not Path(url.removeprefix("file://")).exists()
         assert storage.checkpoint_ids() == [1]
 
@@ -262,7 +262,7 @@ class TestDispose:
         faulty.inject("delete", Fault.DENIED, match="_metadata")
         with pytest.raises(StorageError):
             dispose(url, stores=storage.stores)
-        assert dispose(url, stores=storage.stores).left == []
+        assert dispose(url, stores=storage.stores).unknown_objects == []
 
     def test_disposal_of_a_checkpoint_is_refused(self, storage: CheckpointStorage) -> None:
         store_checkpoint(storage)
@@ -280,7 +280,7 @@ class TestDispose:
     def test_disposal_keeps_unknown_objects(self, storage: CheckpointStorage, tmp_path: Path) -> None:
         url = make_savepoint(storage, tmp_path / "savepoints")
         (Path(url.removeprefix("file://")) / "notes.txt").write_text("keep me")
-        assert dispose(url).left == [f"{url}/notes.txt"]
+        assert dispose(url).unknown_objects == [f"{url}/notes.txt"]
 
 
 class TestListings:

@@ -140,10 +140,10 @@ def _counted(ends: Ends, ended: Terminated, at: datetime) -> EndSeries:
 def _pruned(ends: Ends, pods: set[str]) -> Ends:
     gone = sorted((at, key) for key, at in ends.counted.items() if key.partition("/")[0] not in pods)
     dropped = {key for _, key in gone[:-PODS_GONE]}
-    left = sorted(name for name in ends.counted_restarts if name not in pods and _START not in name)[PODS_GONE:]
+    surplus = sorted(name for name in ends.counted_restarts if name not in pods and _START not in name)[PODS_GONE:]
     changes = {
         "counted": {key: at for key, at in ends.counted.items() if key not in dropped},
-        "counted_restarts": {name: count for name, count in ends.counted_restarts.items() if name not in left},
+        "counted_restarts": {name: count for name, count in ends.counted_restarts.items() if name not in surplus},
     }
     return ends.model_copy(update=changes)
 

@@ -57,18 +57,18 @@ def time_left(ctx: Context) -> timedelta | None:
 
 def storage_timeout(ctx: Context) -> float | None:
     """Return how long to wait for a response, in seconds: the remaining time of the deletion, but at least 1 s."""
-    left = time_left(ctx)
-    return None if left is None else max(left.total_seconds(), 1.0)
+    remaining = time_left(ctx)
+    return None if remaining is None else max(remaining.total_seconds(), 1.0)
 
 
 def delete(ctx: Context) -> Decision:
     """Return the decision about a FlinkJob that is being deleted. The next pass comes before the remaining time is
     over.
     """
-    decision, left = _delete(ctx), time_left(ctx)
-    if decision.requeue is None or not left:
+    decision, remaining = _delete(ctx), time_left(ctx)
+    if decision.requeue is None or not remaining:
         return decision
-    return replace(decision, requeue=min(decision.requeue, left))
+    return replace(decision, requeue=min(decision.requeue, remaining))
 
 
 def _delete(ctx: Context) -> Decision:
@@ -153,19 +153,19 @@ def dispose(ctx: Context) -> Decision:
         return _remove_finalizer(ctx.with_event("StorageKept", text, warning=True))
     if ctx.op.deadline is None:
         ctx = _with_dispose_deadline(ctx)
-    left, failure = _left(ctx)
+    undeleted, failure = _undeleted(ctx)
     kept = tuple(former for former in ctx.status.superseded if former not in disposable(ctx.status))
-    ctx = ctx.with_status(superseded=(*left, *kept), running=None)
-    if not left:
+    ctx = ctx.with_status(superseded=(*undeleted, *kept), running=None)
+    if not undeleted:
         return _remove_finalizer(ctx)
     if ctx.past_deadline:
         reason = failure or ctx.op.message.removeprefix(DELETING).removeprefix(": ") or "the deletion took too long"
-        ctx = ctx.with_event("StorageKept", f"{_folders(ctx, left)} could not be deleted: {reason}", warning=True)
+        ctx = ctx.with_event("StorageKept", f"{_folders(ctx, undeleted)} could not be deleted: {reason}", warning=True)
         return _remove_finalizer(ctx)
     if failure:
-        untried = left[0].failures == 0
+        untried = undeleted[0].failures == 0
         return ctx.wait(f"{DELETING}: {failure}", after=None if untried else ctx.settings.backoff_first)
-    return ctx.act(DisposeJobStorage(left[0].job_id, left[0].revision), ctx.op.message or DELETING)
+    return ctx.act(DisposeJobStorage(undeleted[0].job_id, undeleted[0].revision), ctx.op.message or DELETING)
 
 
 def _remove_finalizer(ctx: Context) -> Decision:
@@ -187,25 +187,25 @@ def _with_dispose_deadline(ctx: Context) -> Context:
     return ctx.with_status(superseded=fresh).with_op(deadline=ctx.now + ctx.settings.dispose_timeout)
 
 
-def _left(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
+def _undeleted(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
     """Return the incarnations with remaining checkpoints in the order to try them, and the reason why the last
     attempt failed.
 
     An incarnation whose checkpoints could not be deleted moves to the end, because the next one may be in a store that responds.
     """
-    left, last = disposable(ctx.status), ctx.seen.last
-    if not left or last is None or last.action != "DisposeJobStorage":
-        return left, ""
+    undeleted, last = disposable(ctx.status), ctx.seen.last
+    if not undeleted or last is None or last.action != "DisposeJobStorage":
+        return undeleted, ""
     if last.ok:
-        return left[1:], ""
-    failed = left[0].model_copy(update={"failures": left[0].failures + 1})
-    return tuple(sorted((*left[1:], failed), key=lambda former: former.failures)), last.message or last.code
+        return undeleted[1:], ""
+    failed = undeleted[0].model_copy(update={"failures": undeleted[0].failures + 1})
+    return tuple(sorted((*undeleted[1:], failed), key=lambda former: former.failures)), last.message or last.code
 
 
-def _folders(ctx: Context, left: tuple[Superseded, ...]) -> str:
+def _folders(ctx: Context, undeleted: tuple[Superseded, ...]) -> str:
     def folder(former: Superseded) -> str:
         specs = disposal_specs(ctx, former.revision)
         return f"{specs[0].storage.checkpoints}/{former.job_id}" if specs else f"the folder {former.job_id}"
 
-    more = f" and {len(left) - NAMED} more" if len(left) > NAMED else ""
-    return f"checkpoints in {', '.join(folder(former) for former in left[:NAMED])}{more}"
+    more = f" and {len(undeleted) - NAMED} more" if len(undeleted) > NAMED else ""
+    return f"checkpoints in {', '.join(folder(former) for former in undeleted[:NAMED])}{more}"

@@ -68,10 +68,10 @@ def _start_again(ctx: Context, failure: str) -> Decision:
     """Delete the master's pod after a pause that increases with each attempt. The next master starts the job again."""
     op, status = ctx.op, ctx.status
     since = status.job_state_since if status.job_state == "FAILED" else None
-    left = (since or ctx.now) + ctx.settings.backoff(op.attempt + 1) - ctx.now
+    remaining = (since or ctx.now) + ctx.settings.backoff(op.attempt + 1) - ctx.now
     names = tuple(p.name for p in ctx.seen.pods_of("master") if not p.terminating)
-    if left.total_seconds() > 0 or not names:
-        after = min(max(left, ctx.settings.progress), ctx.settings.backoff_limit)
+    if remaining.total_seconds() > 0 or not names:
+        after = min(max(remaining, ctx.settings.progress), ctx.settings.backoff_limit)
         return ctx.wait(_text(ctx, failure), blocked=StorageError.code, after=after)
     ctx = ctx.with_event(
         "MasterRestarted",

@@ -138,8 +138,10 @@ def may_take_over(ctx: Context) -> bool:
     ):
         return False
     path = op.restore.path if op.restore else None
-    own = bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
-    return own and _exists(ctx) and (op.fenced or _is_at_rest(ctx) or ctx.now - op.step_since < END_PATIENCE)
+    is_of_operation = bool(path and op.target_directory and path.startswith(f"{op.target_directory}/"))
+    return (
+        is_of_operation and _exists(ctx) and (op.fenced or _is_at_rest(ctx) or ctx.now - op.step_since < END_PATIENCE)
+    )
 
 
 def _is_at_rest(ctx: Context) -> bool:
@@ -246,9 +248,9 @@ def remove_superfluous_standby(ctx: Context) -> Decision | None:
 
 def _removal(ctx: Context) -> ApplyPods | None:
     pair = (ctx.seen.master, ctx.seen.worker)
-    left = [d for d in pair if d is not None and d.standby and not d.deleting]
+    standbys = [d for d in pair if d is not None and d.standby and not d.deleting]
     incarnation, desired = ctx.running_incarnation, ctx.spec or ctx.effective_spec
-    if not left or incarnation is None or desired is None:
+    if not standbys or incarnation is None or desired is None:
         return None
     return ApplyPods(incarnation, desired, requested_workers(ctx) or ctx.running_workers(incarnation.parallelism))
 

@@ -95,8 +95,8 @@ def request_savepoint(ctx: Context) -> Decision:
         return ctx.wait("no incarnation runs")
     attempt = op.attempt + 1
     subject = ctx.subject
-    own = savepoint_folder(subject.namespace, subject.name, subject.uid)
-    folder = f"{spec.storage.savepoints}/{own}/{op.id}-{attempt}"
+    job_folder = savepoint_folder(subject.namespace, subject.name, subject.uid)
+    folder = f"{spec.storage.savepoints}/{job_folder}/{op.id}-{attempt}"
     trigger = ctx.digest(op.id, "stop", attempt)
     ctx = ctx.with_op(
         attempt=attempt,
@@ -200,14 +200,14 @@ def seal(ctx: Context) -> Decision:
     )
     if sealed.kind == "Savepoint" and op.kind != "Recover":
         running = ctx.status.running
-        made = Checkpoint(
+        checkpoint = Checkpoint(
             path=restore.path,
             id=sealed.checkpoint_id,
             job_id=op.stop_job_id,
             revision=running.revision if running else None,
             time=sealed.time or ctx.now,
         )
-        ctx = with_completed_savepoint(ctx.with_status(last_savepoint=made), restore.path).with_op(saved=True)
+        ctx = with_completed_savepoint(ctx.with_status(last_savepoint=checkpoint), restore.path).with_op(saved=True)
     return ctx.with_status(next_restore=sealed).advance(restore=sealed, take_newest=op.take_newest)
 
 
@@ -240,12 +240,12 @@ def teardown(ctx: Context) -> Decision:
             return ctx.wait(explain(failure), blocked=failure.code, after=ctx.settings.backoff_first)
         return ctx.act(ScaleDown(), "stopping the pods")
     overdue = ctx.now - op.step_since > ctx.settings.teardown_timeout
-    left = [p for p in seen.left if not (overdue and p.terminating and p.node_lost)]
-    if left:
-        text = f"waiting for {len(left)} pods to end: {', '.join(p.name for p in left[:3])}"
+    remaining_pods = [p for p in seen.left if not (overdue and p.terminating and p.node_lost)]
+    if remaining_pods:
+        text = f"waiting for {len(remaining_pods)} pods to end: {', '.join(p.name for p in remaining_pods[:3])}"
         if ctx.now - op.step_since <= ctx.settings.stuck_pods_timeout:
             return ctx.wait(text)
-        return ctx.wait(stuck_pods([p.name for p in left]), blocked=PODS_STUCK)
+        return ctx.wait(stuck_pods([p.name for p in remaining_pods]), blocked=PODS_STUCK)
     running = ctx.status.running
     if running is not None and not op.fenced:
         return _fence(ctx, running.job_id)

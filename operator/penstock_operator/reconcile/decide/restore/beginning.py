@@ -78,7 +78,7 @@ def _has_completed(ctx: Context, running: Running) -> bool:
     status, seen = ctx.status, ctx.seen
     known = [seen.storage.newest, status.last_checkpoint, status.last_savepoint]
     by_master = seen.engine.job_id == running.job_id and seen.engine.checkpoints.completed > 0
-    made = any(s.made_by == running.job_id and s.state == "Completed" for s in seen.snapshots)
+    has_savepoint = any(s.made_by == running.job_id and s.state == "Completed" for s in seen.snapshots)
     found = seen.storage.beginning
     recorded = found is not None and found.completed
-    return by_master or made or recorded or any(p is not None and p.job_id == running.job_id for p in known)
+    return by_master or has_savepoint or recorded or any(p is not None and p.job_id == running.job_id for p in known)

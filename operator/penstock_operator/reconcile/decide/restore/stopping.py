@@ -216,8 +216,8 @@ def suspended_overdue(ctx: Context) -> bool:
     status, running, engine = ctx.status, ctx.status.running, ctx.seen.engine
     if running is None or not engine.suspended or engine.job_id != running.job_id or status.job_state != engine.state:
         return False
-    made = [p.created for p in ctx.seen.pods_of("master") if p.created is not None and p.created <= ctx.now]
-    since = max([status.job_state_since or ctx.now, running.started_at, *made])
+    creation_times = [p.created for p in ctx.seen.pods_of("master") if p.created is not None and p.created <= ctx.now]
+    since = max([status.job_state_since or ctx.now, running.started_at, *creation_times])
     return ctx.now - since >= ctx.settings.suspended_timeout
 
 

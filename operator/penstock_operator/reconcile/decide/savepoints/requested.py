@@ -130,8 +130,8 @@ def _is_over(ctx: Context, entry: RequestedSavepoint) -> bool:
     if op is not None and op.kind == "Delete":
         return op.step == "Dispose"
     stopped = running is None or running.job_id != entry.job_id or running.finished_at is not None
-    left = any(pod.job_id == entry.job_id for pod in ctx.seen.left)
-    return (stopped and not left) or ctx.now - entry.time > COMPLETION_LIMIT
+    has_pods = any(pod.job_id == entry.job_id for pod in ctx.seen.left)
+    return (stopped and not has_pods) or ctx.now - entry.time > COMPLETION_LIMIT
 
 
 def _with_recorded_savepoint(ctx: Context, entry: RequestedSavepoint, name: str) -> Context:
@@ -184,8 +184,8 @@ def with_leftovers_event(ctx: Context) -> Context:
 
 def _unrecorded(ctx: Context) -> list[str]:
     entries = ctx.status.requested_savepoints
-    made = [f"the savepoint {e.path}, for which no FlinkSnapshot could be created" for e in entries if e.path]
-    return made + [f"possibly a savepoint in {e.directory}" for e in entries if not e.path][:_NAMED]
+    complete = [f"the savepoint {e.path}, for which no FlinkSnapshot could be created" for e in entries if e.path]
+    return complete + [f"possibly a savepoint in {e.directory}" for e in entries if not e.path][:_NAMED]
 
 
 def _savepoint(ctx: Context) -> list[str]:

@@ -61,8 +61,8 @@ def disposable(status: FlinkJobStatus) -> tuple[Superseded, ...]:
 
     Skip an earlier FlinkJob's incarnation, unless this FlinkJob has completed a checkpoint or savepoint since.
     """
-    own = has_own_state(status)
-    return tuple(former for former in status.superseded if own or not former.borrowed)
+    has_own = has_own_state(status)
+    return tuple(former for former in status.superseded if has_own or not former.borrowed)
 
 
 def expired(

@@ -96,16 +96,21 @@ def _one_is_pending(ctx: Context) -> bool:
 
 
 def _for_a_stop(ctx: Context) -> Decision | None:
-    made = ctx.status.last_savepoint
-    accounted = made is not None and made.path in {entry.path for entry in ctx.status.requested_savepoints}
-    if made is None or accounted or made.snapshot is not None or ctx.failed_action("CreateSnapshot") is not None:
+    savepoint = ctx.status.last_savepoint
+    accounted = savepoint is not None and savepoint.path in {entry.path for entry in ctx.status.requested_savepoints}
+    if (
+        savepoint is None
+        or accounted
+        or savepoint.snapshot is not None
+        or ctx.failed_action("CreateSnapshot") is not None
+    ):
         return None
-    name = f"{ctx.subject.name}-upgrade-{ctx.digest(made.path, length=10)}"
+    name = f"{ctx.subject.name}-upgrade-{ctx.digest(savepoint.path, length=10)}"
     if any(s.name == name for s in ctx.seen.snapshots):
-        return ctx.with_status(last_savepoint=made.model_copy(update={"snapshot": name})).done(
+        return ctx.with_status(last_savepoint=savepoint.model_copy(update={"snapshot": name})).done(
             after=ctx.settings.progress
         )
-    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", made.path, made.revision))
+    return ctx.done(CreateSnapshot(name, "upgrade", "savepoint", savepoint.path, savepoint.revision))
 
 
 def _surplus(ctx: Context) -> Decision | None:

@@ -130,9 +130,9 @@ class FileWriter(SinkWriter):
         if self._encoder is None:
             return False
         directory, name = posixpath.split(item["stream"]["path"])
-        own = self._directory_of(item["bucket"])
+        own_directory = self._directory_of(item["bucket"])
         is_of_format = item.get("format", self._format) == self._format
-        return bool(is_of_format and name.endswith(self._names.suffix) and directory == own.rstrip("/"))
+        return bool(is_of_format and name.endswith(self._names.suffix) and directory == own_directory.rstrip("/"))
 
     def write_batch(self, batch: Batch, watermark: int) -> None:
         if self._factory is not None and isinstance(batch, ColumnBatch) and self._assigner.ignores_records:

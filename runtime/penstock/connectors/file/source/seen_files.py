@@ -63,10 +63,10 @@ class SeenFiles:
         self._look(is_empty=not here)
         new = [status for digest, status in here.items() if digest not in self._listed and digest not in self._gone]
         since = self._watched_ms - self._watched_ms % _GRAIN_MS
-        left = self._listed.difference(here)
+        missing = self._listed.difference(here)
         for digest in here:
             self._gone.pop(digest, None)
-        self._gone.update(dict.fromkeys(left, since))
+        self._gone.update(dict.fromkeys(missing, since))
         self._listed = set(here)
         self._forget()
         return new

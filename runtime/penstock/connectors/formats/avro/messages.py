@@ -147,9 +147,9 @@ def _reader_of(written: Any) -> Callable[..., Any]:
 
 
 def _messages(kind: Any, schema: AvroSchema, rows: bool, registry: SchemaRegistry | None) -> Any:
-    made = kind.__new__(kind)
-    AvroMessages.__init__(made, schema, rows=rows, registry=registry)
-    return made
+    created = kind.__new__(kind)
+    AvroMessages.__init__(created, schema, rows=rows, registry=registry)
+    return created
 
 
 class AvroMessageWriter(SerializationSchema):
@@ -207,6 +207,6 @@ class AvroMessageWriter(SerializationSchema):
 
 
 def _writer(kind: Any, schema: AvroSchema, registry: SchemaRegistry | None, subject: str) -> Any:
-    made = kind.__new__(kind)
-    AvroMessageWriter.__init__(made, schema, registry=registry, subject=subject)
-    return made
+    created = kind.__new__(kind)
+    AvroMessageWriter.__init__(created, schema, registry=registry, subject=subject)
+    return created

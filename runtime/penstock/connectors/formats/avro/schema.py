@@ -174,10 +174,10 @@ class Conversion(ABC):
     def of(self, schema: Any) -> Convert | None:
         kind, inner = _kind(schema)
         if kind == "record":
-            made: list[Convert] = []
-            self._named[inner["name"]] = lambda value: made[0](value)
+            converters: list[Convert] = []
+            self._named[inner["name"]] = lambda value: converters[0](value)
             convert = self.record(inner["fields"])
-            made.append(convert or _as_it_is)
+            converters.append(convert or _as_it_is)
             return convert
         if kind == "array" and (of_item := self.of(inner["items"])) is not None:
             return lambda value: None if value is None else list(map(of_item, value))

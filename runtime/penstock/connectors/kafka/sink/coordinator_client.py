@@ -45,7 +45,7 @@ class CoordinatorClient:
         self._client: Any = None
         self._connecting: asyncio.Lock
         """Lock of the loop, so that concurrent requests create only one client."""
-        self._given: dict[str, Any] = {}
+        self._resolved: dict[str, Any] = {}
         """Properties that the client was created with."""
         self._nodes: dict[str, int] = {}
         """Transactional id -> its coordinator at the last lookup."""
@@ -193,7 +193,7 @@ class CoordinatorClient:
     async def _connected(self) -> Any:
         async with self._connecting:
             if self._client is None:
-                self._given = resolved(self._properties)
+                self._resolved = resolved(self._properties)
                 client = package("aiokafka.client").AIOKafkaClient(**aiokafka(self._properties))
                 try:
                     await client.bootstrap()
@@ -206,7 +206,7 @@ class CoordinatorClient:
     async def _renew(self) -> None:
         """Close the client if the secrets in its files have changed. The next request makes a new one."""
         async with self._connecting:
-            if self._client is not None and resolved(self._properties) != self._given:
+            if self._client is not None and resolved(self._properties) != self._resolved:
                 client, self._client = self._client, None
                 await client.close()
 

@@ -24,7 +24,7 @@ from penstock.connectors.kafka.client import (
     package,
 )
 from penstock.connectors.kafka.client_builder import ClientBuilder
-from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.offsets import create_client
 from penstock.connectors.kafka.sink.committer import KafkaCommitter
 from penstock.connectors.kafka.sink.coordinator_client import CoordinatorClient
 from penstock.connectors.kafka.sink.serializer import KafkaRecordSerializationSchema
@@ -115,11 +115,11 @@ class KafkaSink(Sink):
         self._schema.validate()
         kafka = package("confluent_kafka")
         complaints = Complaints()
-        admin = made(
+        admin = create_client(
             lambda: package("confluent_kafka.admin").AdminClient(administrating(self.properties, complaints)),
             self.properties,
         )
-        made(lambda: kafka.Producer(librdkafka(self.properties)), self.properties)
+        create_client(lambda: kafka.Producer(librdkafka(self.properties)), self.properties)
         topic = self._schema.fixed_topic
         try:
             metadata = admin.list_topics(topic, timeout=CONNECT_S) if topic else admin.list_topics(timeout=CONNECT_S)

@@ -12,7 +12,7 @@ from typing import Any
 
 from penstock.common.errors import RecordFormatError, SinkError
 from penstock.connectors.kafka.client import Complaints, Properties, explained, librdkafka, package
-from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.offsets import create_client
 from penstock.connectors.kafka.sink.transaction import Transaction
 
 _POLL_S = 0.1
@@ -80,7 +80,7 @@ class KafkaProducer:
                 "stats_cb": self._reports.on_statistics,
             }
         self._timeout_ms = int(settings.get("transaction.timeout.ms", 60_000))
-        self._producer = made(lambda: kafka.Producer(settings), properties)
+        self._producer = create_client(lambda: kafka.Producer(settings), properties)
         self.records = 0
         self._began_ms, self._began = 0, 0.0
 

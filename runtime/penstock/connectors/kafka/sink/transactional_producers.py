@@ -82,7 +82,7 @@ class TransactionalProducers:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def _close(made: Future[tuple[int, KafkaProducer]]) -> None:
+def _close(created: Future[tuple[int, KafkaProducer]]) -> None:
     """Close an unused producer. Otherwise the garbage collector would close it at any time, in any thread."""
-    if not made.cancelled() and made.exception() is None:
-        made.result()[1].close()
+    if not created.cancelled() and created.exception() is None:
+        created.result()[1].close()

@@ -27,8 +27,8 @@ class MessageWriter:
             return
         schema = self._schema
         values, keys = schema.values(records), schema.keys(records)
-        given = timestamps if schema.timestamp is None else [schema.timestamp(record) for record in records]
-        times = None if given is None else _client_times(given)
+        record_times = timestamps if schema.timestamp is None else [schema.timestamp(record) for record in records]
+        times = None if record_times is None else _client_times(record_times)
         topic = schema.fixed_topic
         if topic is not None and schema.headers is None and schema.partitioner is None:
             producer.send_all(topic, values, keys, times)

@@ -216,9 +216,9 @@ class KafkaSourceBuilder(ClientBuilder):
         package("confluent_kafka")
         self._check_servers("a Kafka source")
         if len(self._subscriptions) != 1:
-            given = " and ".join(map(str, self._subscriptions)) or "none"
+            requested = " and ".join(map(str, self._subscriptions)) or "none"
             raise InvalidJob(
-                f"a Kafka source reads either topics, a pattern or partitions, got {given}",
+                f"a Kafka source reads either topics, a pattern or partitions, got {requested}",
                 remedy="call exactly one of set_topics, set_topic_pattern and set_partitions, and call it once",
             )
         if self._deserializer is None:

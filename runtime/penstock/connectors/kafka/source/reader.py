@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import SourceError
 from penstock.connectors.core.source import ReadBounds, ReaderContext, SourceReader, Split, SplitReader
 from penstock.connectors.kafka.client import LOGGER, Complaints, Properties, explained, librdkafka, package
-from penstock.connectors.kafka.offsets import made
+from penstock.connectors.kafka.offsets import create_client
 from penstock.connectors.messages.decoder import MessageDecoder
 from penstock.connectors.messages.source import MessageReader
 
@@ -97,7 +97,7 @@ class SharedConsumer:
         self._complaints = Complaints()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
         settings |= {"enable.partition.eof": True, "on_commit": lambda error, at: _on_commit(me(), error, at)}
-        self._consumer = made(lambda: kafka.Consumer(settings), properties)
+        self._consumer = create_client(lambda: kafka.Consumer(settings), properties)
         self.committed: dict[tuple[str, int], int] = {}
         """The offsets that were committed to the group last, by partition."""
         self.has_more = False
@@ -206,9 +206,9 @@ class SharedConsumer:
 
     def commit(self, offsets: dict[tuple[str, int], int]) -> None:
         """Commit the job's progress to the group for monitoring. The job neither waits for the commit nor depends on it."""
-        given = [self._kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
+        positions = [self._kafka.TopicPartition(topic, number, offset) for (topic, number), offset in offsets.items()]
         try:
-            self._consumer.commit(offsets=given, asynchronous=True)
+            self._consumer.commit(offsets=positions, asynchronous=True)
         except self._kafka.KafkaException as error:
             LOGGER.warning(_NOT_COMMITTED, self._properties.get("group.id"), error)
 
@@ -237,7 +237,7 @@ def check_properties(properties: Properties) -> None:
         InvalidJob: the consumer rejects a property.
     """
     kafka = package("confluent_kafka")
-    made(lambda: kafka.Consumer(librdkafka({**_DEFAULTS, **properties})), properties).close()
+    create_client(lambda: kafka.Consumer(librdkafka({**_DEFAULTS, **properties})), properties).close()
 
 
 class KafkaSourceReader(SourceReader):

@@ -84,11 +84,11 @@ class ChangeRecords:
 
         parts = self._rows if self._is_rows else self._changes
         found = [part for change in captured for part in parts(change, later)]
-        made = {table: table.records(rows) for table, rows in wanted.items()}
+        records_by_table = {table: table.records(rows) for table, rows in wanted.items()}
         records: list[Any] = []
         times = []
         for change, kind, places in found:
-            values: list[Any] = [None if place is None else made[place[0]][place[1]] for place in places]
+            values: list[Any] = [None if place is None else records_by_table[place[0]][place[1]] for place in places]
             if kind is None:
                 records.append(_change(change, *values))
             else:

@@ -102,10 +102,10 @@ class CdcEnumerator(SplitEnumerator):
         source, errors = self._source, package("psycopg.errors")
         try:
             connection.execute(f"set statement_timeout = {_SLOT_WAITS_MS}")
-            made = connection.execute(
+            created = connection.execute(
                 "select lsn::text from pg_create_logical_replication_slot(%s, 'pgoutput')", [source.slot]
             )
-            return str(made.fetchone()[0])
+            return str(created.fetchone()[0])
         except errors.QueryCanceled as error:
             raise SourceError(
                 f"{source.server.shown}: replication slot {source.slot!r} was not created within {_SLOT_WAITS_MS // 1000} s, because the server "

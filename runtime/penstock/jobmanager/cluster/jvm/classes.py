@@ -114,10 +114,10 @@ def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
         asm.ClassReader(bytearray(content)).accept(remapper, 0)
         return bytes(writer.toByteArray())
 
-    made = {name: renamed(content) for name, content in own.items()}
+    relocated = {name: renamed(content) for name, content in own.items()}
     for name, other in _RENAMED.items():
         names.put(name, other)
-    return made | {f"{names.get(name)}.class": renamed(content) for name, content in classes.items()}
+    return relocated | {f"{names.get(name)}.class": renamed(content) for name, content in classes.items()}
 
 
 def add_to_driver(gateway: Any, jar: Path) -> None:

@@ -57,14 +57,16 @@ class Measurements:
             ids = [worker.id for worker in self._task_managers()]
         except Exception:  # the cluster is shutting down during the request
             return facts.Measurements()
-        own = self._of(None)
+        of_job_manager = self._of(None)
         if len(ids) > 1:
             with ThreadPoolExecutor(min(_AT_ONCE, len(ids)), thread_name_prefix="readings") as pool:
                 found = dict(zip(ids, pool.map(self._of, ids), strict=True))
         else:
             found = {tm_id: self._of(tm_id) for tm_id in ids}
         of_task_managers = {tm_id: readings.of_executor() for tm_id, readings in found.items() if readings.values}
-        return facts.Measurements(own.values, of_task_managers, self._of_subtasks([own, *found.values()]))
+        return facts.Measurements(
+            of_job_manager.values, of_task_managers, self._of_subtasks([of_job_manager, *found.values()])
+        )
 
     def _of(self, task_manager: str | None) -> JvmReadings:
         try:

@@ -46,12 +46,12 @@ class StateCache:
             if found is not None:
                 self._contents.move_to_end((path, uid))
                 return found
-        made = OperatorContents(path, uid, options)
+        created = OperatorContents(path, uid, options)
         with self._lock:
-            self._contents[path, uid] = made
+            self._contents[path, uid] = created
             while len(self._contents) > MAX_OPERATORS:
                 self._contents.popitem(last=False)
-        return made
+        return created
 
     def group(self, path: str, contents: OperatorContents, name: str, group: int) -> Sequence[Entry]:
         """Return the entries of one key group of keyed state. Raises the errors of `OperatorContents.rows`."""

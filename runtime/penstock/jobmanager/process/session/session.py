@@ -227,12 +227,12 @@ class Session:
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         results = _ResultQueue()
         master = self.submit(program, results.put)
-        given = 0
+        returned = 0
         try:
             for value in results.values(master):
                 yield value
-                given += 1
-                if limit is not None and given >= limit:
+                returned += 1
+                if limit is not None and returned >= limit:
                     return
             raise_if_failed(master)
         finally:
@@ -424,14 +424,14 @@ def raise_if_failed(master: JobMaster) -> None:
         JobSuspended: this process received a stop signal and left the job with its checkpoints.
     """
     if master.history.status is JobStatus.SUSPENDED:
-        raise _left(master)
+        raise _suspended(master)
     if master.history.status is not JobStatus.FAILED:
         return
     is_explained = isinstance(master.error, JobFailed | PenstockError)
     raise failure_of(master.error) from None if is_explained else master.error
 
 
-def _left(master: JobMaster) -> PenstockError:
+def _suspended(master: JobMaster) -> PenstockError:
     if isinstance(master.error, PenstockError):
         return master.error
     return JobSuspended(

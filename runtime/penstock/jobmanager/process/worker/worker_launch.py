@@ -33,9 +33,9 @@ def run_worker(*, master: str, slots: int) -> int:
     settings = load_configuration()
     secret = spark_secret(settings)
     log, redaction = LogSettings.from_configuration(settings), Redaction.of(settings.to_dict(), secret)
-    given = settings.get(options.TMP_DIRECTORIES)
-    own = None if given else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
-    root = given if own is None else own.path
+    configured_root = settings.get(options.TMP_DIRECTORIES)
+    temporary = None if configured_root else OwnedFolder(tempfile.gettempdir(), "penstock-worker-")
+    root = configured_root if temporary is None else temporary.path
     assert root is not None
     work_dir = os.path.join(root, "executors")
     heap_mb = executor_memory_mb(settings, slots)
@@ -45,8 +45,8 @@ def run_worker(*, master: str, slots: int) -> int:
         disks = settings.to_dict().get("state.backend.rocksdb.localdir", "")
         folders_of_state = {state_folder(work_dir), *local_folders({"localdir": disks}, state_folder(work_dir))}
         stack.callback(LocalFilesSweeper(sorted(folders_of_state)).start().stop)
-        if own is not None:
-            stack.callback(own.remove)
+        if temporary is not None:
+            stack.callback(temporary.remove)
         private = stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-private-"))
         output = ExecutorOutput(private, "taskmanager", log, redaction)
         log_here(log, redaction, output.log)

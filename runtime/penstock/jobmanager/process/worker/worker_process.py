@@ -183,8 +183,8 @@ class WorkerProcess:
         for family, _, _, _, where in found:
             address = f"{where[0]}:{self._port}"
             try:
-                own = self._own_address = own_address(where, family)
-                hello = Register(self._id, own, self._slots, self._heap)
+                worker_address = self._own_address = own_address(where, family)
+                hello = Register(self._id, worker_address, self._slots, self._heap)
                 connection = ControlConnection(address, self._secret, hello, purpose=PURPOSE, connect_s=CONNECT_S)
             except ConnectionRefusedError:
                 self._strange = 0

@@ -48,10 +48,10 @@ def _message(text: str) -> Any:
     file = descriptor_pb2.FileDescriptorProto(name="stored.proto", package="stored", syntax="proto2")
     names = {name: f"M{number}" for number, name in enumerate(schema["messages"])}
     for name, fields in schema["messages"].items():
-        made = file.message_type.add(name=names[name])
+        message = file.message_type.add(name=names[name])
         for field in fields:
             kind = "int32" if field["kind"] == "enum" else "message" if field["kind"] == "group" else field["kind"]
-            one = made.field.add(name=field["name"], number=field["number"], type=KINDS.index(kind))
+            one = message.field.add(name=field["name"], number=field["number"], type=KINDS.index(kind))
             one.label = 3 if field.get("repeated") else 1
             if kind == "message":
                 one.type_name = f".stored.{names[field['of']]}"

@@ -217,9 +217,9 @@ def _records(content: bytes, begin: int) -> Iterator[tuple[bytes, int]]:
     """
     position, parts = 0, b""
     while position + _HEADER.size <= len(content):
-        left = BLOCK - (begin + position) % BLOCK
-        if left < _HEADER.size:
-            position += left
+        remaining = BLOCK - (begin + position) % BLOCK
+        if remaining < _HEADER.size:
+            position += remaining
             continue
         _, size, kind = _HEADER.unpack_from(content, position)
         start = position + _HEADER.size
@@ -239,11 +239,11 @@ def _log(payloads: Iterable[bytes]) -> bytes:
     for payload in payloads:
         rest, first = payload, True
         while first or rest:
-            left = BLOCK - len(out) % BLOCK
-            if left < _HEADER.size:
-                out += bytes(left)
-                left = BLOCK
-            part, rest = rest[: left - _HEADER.size], rest[left - _HEADER.size :]
+            remaining = BLOCK - len(out) % BLOCK
+            if remaining < _HEADER.size:
+                out += bytes(remaining)
+                remaining = BLOCK
+            part, rest = rest[: remaining - _HEADER.size], rest[remaining - _HEADER.size :]
             kind = (_LAST if not first else _FULL) if not rest else (_FIRST if first else _MIDDLE)
             out += _HEADER.pack(_masked(_crc32c(bytes((kind,)) + part)), len(part), kind) + part
             first = False

@@ -237,14 +237,14 @@ class StatShape:
 
     def split(self, columns: Sequence[Numbers]) -> list[FieldStats]:
         """Group the columns by field."""
-        left = iter(columns)
+        remaining = iter(columns)
         return [
             FieldStats(
-                next(left),
-                next(left),
-                next(left) if need & _SUMS else None,
-                next(left) if need & _LOWS else None,
-                next(left) if need & _HIGHS else None,
+                next(remaining),
+                next(remaining),
+                next(remaining) if need & _SUMS else None,
+                next(remaining) if need & _LOWS else None,
+                next(remaining) if need & _HIGHS else None,
             )
             for need in self.needs
         ]

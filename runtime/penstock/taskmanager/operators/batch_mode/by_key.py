@@ -145,14 +145,18 @@ class SortedKeyOperator(BatchModeOperator):
         for number, pending in self._pending.items():
             items += [(moment, number, value) for moment, value in pending.get()]
         items.sort(key=_time_of)
-        given = self._started.get(key, 0)
-        while given < len(items):
-            part = items[given : given + self._pace.records] if given or len(items) > self._pace.records else items
+        processed = self._started.get(key, 0)
+        while processed < len(items):
+            part = (
+                items[processed : processed + self._pace.records]
+                if processed or len(items) > self._pace.records
+                else items
+            )
             began = time.perf_counter()
             self._process(part)
             self._pace.record_batch(len(part), time.perf_counter() - began)
-            given += len(part)
-            self._started[key] = given
+            processed += len(part)
+            self._started[key] = processed
             yield
 
     def _process(self, items: list[tuple[int, int, Any]]) -> None:
@@ -180,9 +184,9 @@ class SortedKeyOperator(BatchModeOperator):
 
     def write_state(self) -> None:
         at = self._at
-        for key, given in self._started.items():
+        for key, processed in self._started.items():
             at.key, at.namespace = key, None
-            self._processed.update(given)
+            self._processed.update(processed)
         self._noted.update(self._started)
         super().write_state()
 

@@ -44,11 +44,11 @@ class TimestampsAndWatermarksOperator(Operator):
         """Restore this subtask's own progress if the parallelism is the same, or else the lowest progress of all
         subtasks."""
         context, saved = self.context, self._saved
-        own = [
+        of_this_subtask = [
             s for subtask, parallelism, s in saved if (subtask, parallelism) == (context.subtask, context.parallelism)
         ]
-        if own:
-            self._generator.restore(own[0])
+        if of_this_subtask:
+            self._generator.restore(of_this_subtask[0])
         elif saved:
             self._generator.restore(min((s for _, _, s in saved), key=lambda s: int(s["watermark"])))
 

@@ -161,14 +161,14 @@ class IntervalJoinOperator(FunctionOperator):
                 self._late(value, timestamp, side)
                 continue
             buffer = known(key) or buffers.of(key, timestamp + kept)
-            own = buffer.sides[side]
-            if not own.times or own.times[-1] <= timestamp:
-                own.times.append(timestamp)
-                own.values.append(value)
+            same_side = buffer.sides[side]
+            if not same_side.times or same_side.times[-1] <= timestamp:
+                same_side.times.append(timestamp)
+                same_side.values.append(value)
             else:
-                place = bisect_right(own.times, timestamp)
-                own.times.insert(place, timestamp)
-                own.values.insert(place, value)
+                place = bisect_right(same_side.times, timestamp)
+                same_side.times.insert(place, timestamp)
+                same_side.values.insert(place, value)
             partners = buffer.sides[other]
             first = timestamp + lower
             if partners.times and partners.times[-1] >= first:

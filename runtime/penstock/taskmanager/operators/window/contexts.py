@@ -118,12 +118,14 @@ class TriggerContext(Clocks, Trigger.OnMergeContext):
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         state = self._states.get((state_descriptor.kind, state_descriptor.name))
         if state is None:
-            own = copy.copy(state_descriptor)
-            own.name = TRIGGER_STATE_PREFIX + own.name
-            if isinstance(own, AggregatingStateDescriptor):
-                state = AccumulatorState(own, self._backend.get_state(ValueStateDescriptor(own.name, own.type_info)))
+            renamed = copy.copy(state_descriptor)
+            renamed.name = TRIGGER_STATE_PREFIX + renamed.name
+            if isinstance(renamed, AggregatingStateDescriptor):
+                state = AccumulatorState(
+                    renamed, self._backend.get_state(ValueStateDescriptor(renamed.name, renamed.type_info))
+                )
             else:
-                state = self._backend.get_state(own)
+                state = self._backend.get_state(renamed)
             self._states[state_descriptor.kind, state_descriptor.name] = state
         return state
 

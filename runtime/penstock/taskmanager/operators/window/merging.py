@@ -111,9 +111,9 @@ class MergingWindows:
         behind = bisect_right(windows, end, first, key=start_of)
         touched = windows[first:behind]
         if not touched:
-            own = (start, end)
-            self._store((*windows[:first], (own, own), *windows[first:]))
-            return window, own
+            session = (start, end)
+            self._store((*windows[:first], (session, session), *windows[first:]))
+            return window, session
         low, high = min(start, touched[0][0][0]), max(end, touched[-1][0][1])
         merged = TimeWindow(low, high)
         if len(touched) == 1 and touched[0][0] == (low, high):
