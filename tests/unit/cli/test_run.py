@@ -201,3 +201,9 @@ def test_detached_shows_the_end_of_the_log_when_the_program_fails_early(tmp_path
     assert "  so far" in result.stderr
     assert "  ValueError: no input" in result.stderr
     assert f"remedy: the complete log is {tmp_path}" in result.stderr
+
+
+def test_in_process_has_precedence_over_the_cluster_in_the_environment(launch: FakeLaunch, tmp_path: Path) -> None:
+    terminal = Terminal({"PENSTOCK_MASTER": "http://localhost:1"})
+    assert terminal("run", program(tmp_path, "")).code != 0  # the cluster does not respond
+    assert terminal("run", "--in-process", program(tmp_path, "")).code == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -72,9 +73,9 @@ def run(
         typer.Option(
             "-m",
             "--master",
-            envvar="PENSTOCK_MASTER",
             metavar="URL",
-            help="Run the program on this session cluster. Default: rest.address of the configuration. Not set: on this machine.",
+            help="Run the program on this session cluster. Default: PENSTOCK_MASTER, or rest.address of the configuration. Not set: on "
+            "this machine.",
         ),
     ] = None,
     token_file: TokenFile = None,
@@ -100,7 +101,7 @@ def run(
     """Run a program on this machine, or on a session cluster. Options go before PROGRAM, its arguments after it."""
     uids = allow_non_restored_state or []
     if master is None and report_to is None and not in_process:
-        master = configured_master(parse_definitions(define))
+        master = os.environ.get("PENSTOCK_MASTER") or configured_master(parse_definitions(define))
     if master is not None:
         check_remote_options(in_process=in_process)
         run_remotely(
