@@ -2,7 +2,7 @@
 
 The package imports only cloudpickle from pyspark. The runners, which use Spark, call the package.
 
-worker, level, subtask   from the process to the chain: the tasks of a process, one level's task, one subtask of a stage
+worker, level, subtask   the tasks of a process, the task of one level, one subtask of a stage
 operators                the runtime operators, by family
 exchange                 partitioners, buffers, rows, the gate that receives them
 control                  the channel of commands and acks; `protocol` has the messages

@@ -18,7 +18,10 @@ _ACK_PREFIX = bytes((ACK,))
 
 
 class BatchTask:
-    """A task that runs one epoch per call. All rows of the epoch are available, and the runner takes all output together."""
+    """A task that runs one epoch per call.
+
+    Its input has all rows of the epoch. The next level starts after the task has ended.
+    """
 
     def __init__(self, task: LevelTask) -> None:
         self._task = task
@@ -63,8 +66,9 @@ class BatchTask:
             yield from self._task.take_output()
 
     def _process_remaining(self, command: EpochCommand) -> Iterator[Row]:
-        """Process remaining work for at most the time in which sources may read. The next epoch continues. If the job
-        finishes, process all of it now.
+        """Process remaining work for at most the time in which sources may read. The next epoch continues this work.
+
+        If the job finishes, process all remaining work now.
         """
         clock = self._task.environment.clock
         until = None if command.finish else clock.monotonic_ms() + command.max_ms

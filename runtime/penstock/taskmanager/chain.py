@@ -18,7 +18,10 @@ _observing = threading.Lock()
 
 
 class ChainedOutput:
-    """The `Output` of one operator. Consumers are bound once; the common single consumer is called directly."""
+    """The `Output` of one operator.
+
+    Consumers are bound once. A single consumer, which is the usual case, is called directly.
+    """
 
     def __init__(self) -> None:
         self._main: list[Consumer] = []
@@ -43,7 +46,7 @@ class ChainedOutput:
 
     def attach(self, side_tag: str | None, observer: Consumer) -> None:
         """Let an observer see each batch before the other consumers. Any thread may call it. The side output must have a consumer."""
-        with _observing:  # a new list, because the task's thread may iterate over the former one
+        with _observing:  # a new list, because the task's thread may iterate over the former list
             if side_tag is None:
                 self._main = [observer, *self._main]
             elif side_tag in self._sides:

@@ -62,7 +62,7 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Return the machine. A process has one object."""
+    """Return the reader for this machine. A process has only one."""
     return Machine()
 
 

@@ -66,7 +66,8 @@ class LevelTask:
     Args:
         graph: this slot's copy of the job graph.
         level: 0 for the sources.
-        slot: index of the slot. It runs subtask `slot` of every stage of the level whose parallelism is larger than `slot`.
+        slot: index of the slot. The slot runs subtask `slot` of every stage of the level whose parallelism is larger
+            than `slot`.
         environment: services and settings of the process.
     """
 
@@ -225,14 +226,18 @@ class LevelTask:
     def waited_for_epoch(self, seconds: float) -> None:
         """Add the time of a wait to the sources that have reached the limit of their epoch.
 
-        They are back-pressured, because the next epoch begins when the subtasks downstream have processed the records of this one.
+        These sources count as back-pressured. The next epoch begins when the downstream subtasks have processed the
+        records of the current one.
         """
         for subtask in self._subtasks:
             if any(source.has_spent_budget for source in subtask.sources.values()):
                 subtask.metrics.blocked_ms += seconds * 1e3
 
     def next_read_at(self) -> int | None:
-        """Return the time (ms) of the next useful read after an empty one. 0 means unknown. None means only after a command."""
+        """Return when (ms) to read again after a read without records. 0 means unknown.
+
+        None means after the next command.
+        """
         return self._earliest(
             source.next_read_at
             for subtask in self._subtasks
@@ -295,7 +300,7 @@ class LevelTask:
             yield
 
     def process(self, row: bytes) -> Iterator[None]:
-        """Process one buffer immediately. Yield after every part of it."""
+        """Process one buffer immediately. Yield after every part of the buffer."""
         for subtask in self._by_exchange.get(exchange_of(row), ()):
             yield from self._timed(subtask, subtask.process_parts(decode_buffer(row)))
 
@@ -316,7 +321,7 @@ class LevelTask:
 
     @property
     def has_remaining_work(self) -> bool:
-        """Return whether the input has ended and work that follows the end of the input remains."""
+        """Return whether the input has ended, but work that follows its end remains."""
         return self.failure is None and any(subtask.has_remaining_work for subtask in self._subtasks)
 
     def process_remaining(self) -> Iterator[None]:
@@ -373,14 +378,17 @@ class LevelTask:
         ack.snapshots = self.take_finished_uploads()
 
     def brief_ack(self) -> LevelAck:
-        """Return an ack that only identifies the task and has its failure, if any. It is sent before the epoch has ended."""
+        """Return an ack with only the task's identity and its failure, if any.
+
+        It can be sent before the epoch has ended.
+        """
         ack = self._new_ack()
         ack.is_brief = True
         return ack
 
     @property
     def uploads(self) -> bool:
-        """Return whether uploads are running, or have results that nothing has taken."""
+        """Return whether uploads are running, or have results that no ack contains yet."""
         return bool(self._pending)
 
     @property
@@ -447,7 +455,10 @@ class LevelTask:
         self.failure = failure_of(error)
 
     def terminate(self, command: EpochCommand) -> None:
-        """End the attempt. The command does nothing else, and its ack reports a failure to close."""
+        """End the attempt.
+
+        The command has no other effect. If a function cannot be closed, the ack reports the failure.
+        """
         self._epoch = command.epoch
         self.close()
 

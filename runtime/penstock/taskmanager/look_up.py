@@ -1,8 +1,8 @@
 """The live part of queryable state: a task answers look-ups of a key between two batches, over the control channel.
 
-The task's thread answers, so no lock is needed, and an answer never shows a half-finished update of a key. It answers
-for a few ms at a time, at most every 20 ms while it has other work (`stream_task.StreamTask`). The JobManager limits the number of waiting
-look-ups (`jobmanager.runners.live_look_ups`). An error in a look-up is never a failure of the task.
+The task's thread answers, so no lock is needed, and an answer never shows a half-finished update of a key. While the
+task has other work, it answers for a few ms, at most every 20 ms (`stream_task.StreamTask`). The JobManager limits the
+number of waiting look-ups (`jobmanager.runners.live_look_ups`). An error in a look-up is never a failure of the task.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from penstock.state.peek.stored import Peeked
 from penstock.taskmanager.subtask import Subtask
 
 _MARK = b"\xc1"
-"""First byte of a look-up frame. No msgpack message starts with it, so it separates look-ups from commands and acks."""
+"""First byte of a look-up frame.
+
+No msgpack message starts with this byte, so it distinguishes look-ups from commands and acks.
+"""
 
 
 class LookUp(msgspec.Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Handles of the RocksDB backend. Every access encodes or decodes one value, element or entry.
 
-A restore does not decode rows, so undecodable bytes are found here, when a function reads them. Each failed read
-therefore calls `refuse_unreadable`. A `try` costs nothing if no error occurs.
+A restore does not decode rows. The handles therefore find undecodable bytes when a function reads a row, and each
+failed read calls `refuse_unreadable`. A `try` costs nothing if no error occurs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ def refuse_unreadable(codec: Codec, error: Exception) -> NoReturn:
 
 
 def _is_database_error(error: Exception) -> bool:
-    """Return whether an error was raised where rows are read. User classes, which may raise any error, are called elsewhere."""
+    """Return whether this package raised the error.
+
+    Codecs and user classes, which may raise any error, are in other packages.
+    """
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -52,7 +55,7 @@ def refuse_unwritten(family: Rdict, error: Exception) -> NoReturn:
     """Raise the coded error for a row that cannot be written or deleted.
 
     Raises:
-        LocalDiskError: RocksDB cannot write. After one failed write, it refuses every further one.
+        LocalDiskError: RocksDB cannot write. After one failed write, RocksDB refuses all later writes.
     """
     refuse_failed_write(family.path(), error)
 

@@ -4,8 +4,8 @@
 - A ticker counts actions of the operator's database: `<operator>.rocksdb.<ticker>`.
 
 `state.backend.rocksdb.metrics.<name>: true` turns on a metric. All are off by default. A property costs some
-microseconds per state and epoch. Tickers together cost 0.3 ms per operator and epoch, and a few percent of RocksDB's
-time for counting.
+microseconds per state and epoch. Tickers together cost 0.3 ms per operator and epoch. Counting also takes a few percent
+of RocksDB's time.
 """
 
 from __future__ import annotations
@@ -74,9 +74,12 @@ TICKERS = {
 }
 """Flink's names, and the names in RocksDB's statistics."""
 AS_VARIABLE = "column-family-as-variable"
-"""Option: the state's name is the variable `column_family`, a label in Prometheus, and not a part of the metric's name."""
+"""Option that makes the state's name the variable `column_family` (a label in Prometheus).
+
+The metric's name then omits it.
+"""
 _CACHE_S = 0.05
-"""Seconds for which statistics are reused, so that the gauges of an epoch read them once."""
+"""Seconds for which statistics are reused. The gauges therefore read them only once per epoch."""
 
 
 def metrics_of(options: Mapping[str, Any]) -> frozenset[str]:

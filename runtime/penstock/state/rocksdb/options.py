@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 PREFIX = "state.backend.rocksdb."
 MEMORY = "memory.of-slot"
-"""Memory of a slot's databases together: bytes, or the `memory.SlotMemory` that they share. If it is missing, there is
-no bound.
+"""Memory that all databases of a slot may use together: bytes, or a shared `memory.SlotMemory`. If it is missing, there
+is no bound.
 
 Users do not set this option. It follows from the memory of the slot.
 """
@@ -34,8 +34,8 @@ DEFAULTS: dict[str, Any] = {
 - background threads, threads for upload and download
 - compression of files (`none`, `lz4`, `zstd`, `snappy`)
 
-If the slot's memory has a bound, one option is the share for unflushed writes of all states together. The rest is
-cache, and `block.cache-size` has no effect.
+If the slot's memory has a bound, `memory.write-buffer-ratio` is the share for unflushed writes of all states together.
+The rest is for the cache, and `block.cache-size` has no effect.
 """
 
 PREDEFINED: dict[str, dict[str, Any]] = {
@@ -49,7 +49,7 @@ PREDEFINED: dict[str, dict[str, Any]] = {
     },
     "FLASH_SSD_OPTIMIZED": {"thread.num": 4},
 }
-"""Values of `predefined-options`, which are other defaults."""
+"""Values of `predefined-options`, and the defaults that each value changes."""
 
 _UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 _COMPRESSIONS = ("none", "lz4", "zstd", "snappy", "lz4hc", "zlib", "bz2")
@@ -59,7 +59,7 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of this backend, with their defaults.
 
     Args:
-        options: with or without the prefix `state.backend.rocksdb.`; others are ignored.
+        options: options with or without the prefix `state.backend.rocksdb.`. Options of other subjects are ignored.
 
     Raises:
         InvalidJob: a value is not valid.
@@ -85,7 +85,7 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
             getattr(memory, "size", memory), float(values["memory.write-buffer-ratio"])
         )
         values["block.cache-size"] = f"{cache}b"
-        if "writebuffer.size" not in known:  # RocksDB allocates an eighth of it with a state's first write
+        if "writebuffer.size" not in known:  # RocksDB allocates an eighth of the size with a state's first write
             most = _bytes("writebuffer.size", values["writebuffer.size"])
             values["writebuffer.size"] = f"{max(_MIN_MEMORY, min(most, values[WRITES] // 2))}b"
     for name in ("block.cache-size", "block.blocksize", "writebuffer.size"):
@@ -100,10 +100,10 @@ def read_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def memory_shares(size: int, write_buffer_ratio: float) -> tuple[int, int]:
-    """Return the capacity of the cache, and of the write buffers, which are charged to it, in bytes.
+    """Return the capacity of the cache and of the write buffers, in bytes. The cache is charged for the write buffers.
 
-    During a flush, write buffers may exceed their bound by half, so that amount is not given to the cache. This is
-    Flink's formula
+    During a flush, write buffers may exceed their capacity by half. The cache does not get this half. Flink uses the
+    same formula
     (https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/config/#state-backend-rocksdb-memory-write-buffer-ratio).
 
     >>> memory_shares(30 << 20, 0.5)

@@ -1,9 +1,9 @@
 """The descriptions of each state's rows, by key group.
 
-After a restore from several former subtasks, rows of one state may have different descriptions. One subtask has
-migrated the state, because its function used it, and another has not. Former subtasks own disjoint key groups, so the
-key group of a row identifies its description. At the first use of the state, each part is read with its description and
-written again.
+After a restore from several former subtasks, rows of one state may have different descriptions. The reason is that a
+subtask migrates a state only when its function uses the state. Former subtasks own disjoint key groups, so the key group
+of a row identifies its description. At the first use of the state, the backend reads each part with its description and
+writes the part again.
 """
 
 from __future__ import annotations

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from penstock.state.rocksdb.rows import Addresses
 
 MAX_SKIPPED = 20_000
-"""Maximum number of removed or overwritten rows that RocksDB may skip before it finds a row: some ms."""
+"""Maximum number of removed or overwritten rows that RocksDB may skip before it finds a row.
+
+Skipping them takes some ms.
+"""
 
 
 def peek_family(
@@ -33,7 +36,7 @@ def peek_family(
     addresses: Addresses,
     key: Any,
 ) -> Peeked:
-    """Return the content of a builtin key.
+    """Return the content of the state for a key of a builtin type.
 
     Raises:
         NotPeekable: the content is too large, or it belongs to windows.
@@ -56,7 +59,7 @@ def peek_family(
 
 
 def _sample(family: Rdict) -> bytes | None:
-    """Return the first key; None if the family is empty or too many removed rows come first.
+    """Return the first stored key; None if the family is empty or too many removed rows come first.
 
     Raises:
         NotPeekable: the key belongs to a window.
@@ -74,7 +77,7 @@ def _sample(family: Rdict) -> bytes | None:
 
 
 class TooManyTombstones(NotPeekable):
-    """An error of a look-up for which RocksDB would have to skip too many removed rows."""
+    """The error of a look-up for which RocksDB would have to skip too many removed rows."""
 
 
 def _scan(family: Rdict, start: bytes, stop: bytes) -> Iterator[tuple[bytes, bytes]]:

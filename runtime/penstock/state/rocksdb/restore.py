@@ -1,9 +1,10 @@
-"""Restore of the RocksDB backend. It reuses the files of former subtasks, and copies single rows only if that is not possible.
+"""Restore of the RocksDB backend. It reuses the files of former subtasks. It copies rows only if files cannot be
+reused.
 
 The files of one former subtask are opened unchanged. Files with only foreign key groups are left out, and foreign rows
-in the others are hidden. Files of several subtasks are combined in one database (`assembly`), after RocksDB has
-removed foreign rows from those that contain any. The restore copies rows from snapshots of the hashmap backend, and
-from RocksDB files that are not in the expected form. It always copies the timers of several subtasks.
+in the other files are hidden. Files of several subtasks are combined in one database (`assembly`), after RocksDB has
+removed all foreign rows. The restore copies rows from snapshots of the hashmap backend, and from RocksDB files that are
+not in the expected form. It always copies timers if there are several former subtasks.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Restore:
         self.timer_blocks: list[StoredBlock] = []
 
     def relevant(self, handles: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the handles that have any of the key groups, and record their list element numbers and origins.
+        """Return the handles that have any of the key groups. Record the highest list element number and the origins.
 
         Raises:
             StateFormatUnsupported: this version cannot read the format of a handle.
@@ -98,7 +99,7 @@ class Restore:
         """Create the database of the key groups.
 
         Args:
-            target: directory of its files.
+            target: directory of the database's files.
             opened: function that opens the database.
 
         Returns:
@@ -192,7 +193,7 @@ class Restore:
     def _import_blocks(self, blocks: Iterable[StoredBlock], into: Database) -> None:
         """Replay a snapshot of the hashmap backend, one state after the other, with encoded values.
 
-        The blocks of a state may have different descriptions if they were copied from former subtasks.
+        The blocks of a state may have different descriptions if former subtasks wrote them.
         """
         by_state: dict[str, list[tuple[StateInfo, list[StoredBlock]]]] = {}
         for block in blocks:

@@ -52,7 +52,7 @@ def group_prefix(group: int) -> bytes:
 
 
 def after(prefix: bytes) -> bytes:
-    """Return the first row key that is greater than all with the prefix.
+    """Return the first row key that is greater than all row keys with the prefix.
 
     >>> after(b"a"), after(b"a\\xff")
     (b'b', b'b')
@@ -80,7 +80,10 @@ def split_row(row: bytes) -> tuple[int, bytes, bytes, bytes]:
 
 
 def address_size(row: bytes) -> int:
-    """Return the length of the row key up to the end of the state's key. It raises the errors of `split_row`."""
+    """Return the length of the row key up to the end of the state's key.
+
+    The function raises the errors of `split_row`.
+    """
     return len(row) - len(split_row(row)[3])
 
 
@@ -111,7 +114,10 @@ def split_timer(row: bytes) -> tuple[int, int, bytes]:
 
 
 class Addresses:
-    """Row keys of the current key and namespace. The last one is cached, because several states are used for one record."""
+    """Row keys of the current key and namespace.
+
+    The last row key is cached, because several states are used for one record.
+    """
 
     __slots__ = ("_at", "_groups", "_key", "_keys", "_namespace", "_prefix", "_spaces")
 

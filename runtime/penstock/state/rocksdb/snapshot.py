@@ -1,8 +1,8 @@
 """The upload of a RocksDB snapshot: new SST files, and the small files in one file.
 
-SST files are immutable, and a database never uses a name twice. A file that has the name of a file in the last
-confirmed checkpoint therefore also has its content. The small files that name them are packed into one file. Options
-are not stored, because the backend sets them itself.
+SST files are immutable, and a database never uses a name twice. If a file has the same name as a file of the last
+confirmed checkpoint, it therefore also has the same content. The small files that name the SST files are packed into
+one file. Options are not stored, because the backend sets them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SnapshotFacts:
-    """The fields of the handle other than files. `number`: number of the last list element.
+    """Data for the upload: `threads` (number of upload threads), and the fields of the handle other than files.
 
-    `threads`: upload threads. `origins`: states whose rows have different descriptions (`origins.to_json`).
+    `number`: number of the last list element. `origins`: states whose rows have different descriptions
+    (`origins.to_json`).
     """
 
     groups: KeyGroupRange
@@ -48,7 +49,8 @@ class RocksDBUpload:
 
     Args:
         frozen: content of the directory.
-        directory: removed at the end of the upload, or when the checkpoint is abandoned.
+        directory: directory with the links. It is removed at the end of the upload, or when the checkpoint is
+            abandoned.
         confirmed: SST files of the last confirmed checkpoint, by name.
     """
 

@@ -24,7 +24,7 @@ _END = b"\xff"
 def write_timers(
     database: Database, domain: int, timers: TimerTable, addresses: Addresses, *, everything: bool
 ) -> None:
-    """Update the column family from a table, with its changes or with all timers."""
+    """Write the changes of a table, or all of its timers, to the column family."""
     family = database.family(FAMILY)
     batch, handle = database.batch(), database.handle(FAMILY)
     if everything:
@@ -56,7 +56,7 @@ def _fired_ranges(dropped: Iterable[int], first: int | None) -> list[tuple[int, 
 
 
 def read_timers(database: Database, keys: KeyCodec, tables: Sequence[TimerTable], groups: KeyGroupRange) -> None:
-    """Fill the tables from the column family, which may also have timers of other key groups."""
+    """Fill the tables with timers of these key groups. The column family may also have timers of other key groups."""
     if FAMILY not in database.families:
         return
     with decoding("the timers"):

@@ -1,4 +1,4 @@
-"""Rows of accumulators that are frozen as columns. They become Python objects block by block when they are encoded."""
+"""Rows of accumulators that are frozen as columns. An encoder converts them to Python objects, one block at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class AccumulatorShape(Protocol):
-    """The conversion between accumulators and columns of numbers. Compared with `==`."""
+    """The conversion between accumulators and columns of numbers. Shapes are compared with `==`."""
 
     @property
     def is_flat(self) -> bool:

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 DROP, DELETE, PUT, APPEND, REMOVE = range(5)
 """Kinds of changes, in the order in which a snapshot's changes are applied.
 
-DROP: whole namespaces (of a timer: timestamps), `namespaces` only. DELETE: keys. PUT: a value, a whole list, or entries
-of a map. APPEND: list elements at `positions`. They replace all elements from that position on. REMOVE: entries of a
-map by `map_keys`.
+- DROP removes whole namespaces (timers: timestamps). Only `namespaces` is set.
+- DELETE removes keys.
+- PUT writes a value, a whole list, or entries of a map.
+- APPEND writes list elements at `positions`. They replace all elements from that position on.
+- REMOVE removes entries of a map by `map_keys`.
 """
 
 
@@ -71,7 +73,7 @@ class Rows:
     map_keys: list[Any] | None = None
     values: list[Any] | None = None
     groups: npt.NDArray[np.int64] | None = field(default=None, repr=False, compare=False)
-    """Key groups of the keys in ascending order, which are known after the rows are sorted."""
+    """Key groups of the keys, in ascending order; None before the rows are sorted."""
     _offsets: list[int] | None = field(default=None, repr=False, compare=False)
 
     def __len__(self) -> int:
@@ -129,7 +131,7 @@ class Rows:
 
 
 def cuts(rows: FrozenRows, size: int) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of parts of about `size` elements. A part ends at the end of a key group if one is near.
+    """Yield (start, stop) of parts of about `size` elements. If the end of a key group is near, a part ends there.
 
     Args:
         rows: rows sorted by key group.

@@ -55,7 +55,7 @@ class StateInfo(msgspec.Struct, frozen=True):
     ttl: bool = False
     map_key_schema: dict[str, Any] | None = None
     ttl_ms: int | None = None
-    """The time-to-live that the stored expiry times include; None means that an older version did not record it."""
+    """The time-to-live that the stored expiry times include; None if an older version of Penstock wrote the state."""
 
 
 class Block(msgspec.Struct, array_like=True, frozen=True):
@@ -93,7 +93,7 @@ class SegmentWriter:
 
     Args:
         max_parallelism: number of key groups.
-        owned: key groups of the backend that writes. A change that drops whole namespaces has this range.
+        owned: key groups of the backend that writes. The block of a DROP covers all of them.
     """
 
     def __init__(self, max_parallelism: int, owned: KeyGroupRange) -> None:
@@ -104,7 +104,7 @@ class SegmentWriter:
         self._size = _HEAD.size
         self.elements = 0
         self.groups = KeyGroupRange(owned.end + 1, owned.start - 1)
-        """The key groups that occur."""
+        """The smallest range that includes the key groups of all blocks."""
 
     def add(
         self, name: str, info: StateInfo, rows: FrozenRows, codec: Codec, keys: KeyCodec, map_keys: KeyCodec | None
@@ -150,7 +150,7 @@ class SegmentWriter:
         self._add_block(block, [data for _, data in columns if data])
 
     def carry(self, stored: StoredBlock, within: KeyGroupRange) -> None:
-        """Copy the part of another segment's block that belongs to these key groups."""
+        """Copy a block of another segment. Mark it as clipped if only a part of its key groups is used."""
         block = stored.block
         clip = stored.clip(within)
         cut = (block.first_group, block.last_group) != tuple(clip)
@@ -188,7 +188,7 @@ class SegmentWriter:
 
 
 def _encode_spaces(namespaces: list[Any]) -> bytes:
-    """Encode each namespace once, and its number for each row."""
+    """Encode each distinct namespace once, and the number of its namespace for each row."""
     numbers: dict[Any, int] = {}
     of_row = [numbers.setdefault(namespace, len(numbers)) for namespace in namespaces]
     code, distinct = NAMESPACES.encode_column(list(numbers))
@@ -215,7 +215,7 @@ class StoredBlock:
         return self._data[self.block.offset : self.block.offset + self.block.size]
 
     def clip(self, within: KeyGroupRange) -> KeyGroupRange:
-        """Return the key groups of this block that count for a reader of `within`."""
+        """Return the key groups of this block that a reader of `within` uses."""
         return KeyGroupRange(
             max(self.block.first_group, self.within.start, within.start),
             min(self.block.last_group, self.within.end, within.end),
@@ -293,8 +293,8 @@ def read_segment(content: bytes, within: KeyGroupRange, file: FileRef | str) -> 
     """Yield the blocks of a segment that have any of these key groups, in order.
 
     Raises:
-        StateFormatUnsupported: the content is not a segment, or a newer version wrote it.
-        CorruptStateFile: its index does not fit its content.
+        StateFormatUnsupported: the content is not a complete segment, or has another format version.
+        CorruptStateFile: the index cannot be decoded or does not fit the content.
     """
     data = memoryview(content)
     if len(data) < _HEAD.size + _TAIL.size or _HEAD.unpack_from(data)[0] != MAGIC:

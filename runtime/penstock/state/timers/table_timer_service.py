@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MIN_WATERMARK = -(2**63)
 MAX_TIME = 2**63 - 1
-"""Largest timestamp. A timer for a later time fires then, with the final watermark."""
+"""Largest timestamp. A timer for a later time gets this timestamp, and fires with the final watermark."""
 
 
 class TimerService:
@@ -31,7 +31,8 @@ class TimerService:
     Args:
         event_time: timers of event time. The backend's snapshots contain them.
         processing_time: timers of processing time. The backend's snapshots contain them, too.
-        key_context: set to a timer's key and namespace before it fires, and not reset after the last timer.
+        key_context: gets the key and namespace of each timer before the timer fires. It is not reset after the last
+            timer.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class TimerService:
         self._register_processing(timestamp, (at.key, at.namespace))
 
     def _register_first_event_time(self, timestamp: int, pair: Pair) -> None:
-        """Register the first timer. Refuse its key if a snapshot could not write it."""
+        """Register the first timer. Raise an error if a snapshot could not write its key."""
         self._event_time.check_key(pair[0])
         self._register_event = self._event_time.register
         self._register_event(timestamp, pair)

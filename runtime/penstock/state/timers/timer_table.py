@@ -5,12 +5,12 @@ compared as integers. All timers of a timestamp are removed together when they f
 records registered timers, deleted timers, and timestamps that fired as a whole. It records nothing about a timestamp
 whose timers were all registered and removed between two snapshots.
 
-A bucket of one timer is a tuple of one pair. It is the usual case if every key has separate times. The tuple takes a
+A bucket of one timer is a tuple of one pair. Such buckets are usual if every key has separate times. The tuple takes a
 fourth of a dictionary's memory, and the garbage collector does not scan it repeatedly.
 
 Timestamps are in *slots* of 1,024 ms. The slots are unsorted except for the earliest one, which has the latest
-timestamp first. A firing timestamp is removed from the end of a list, and a registered one is appended to a list, for
-any number of timers.
+timestamp first. So a timestamp that fires is removed from the end of a list. A new timestamp of another slot is
+appended to a list. The cost does not depend on the number of timers.
 """
 
 from __future__ import annotations
@@ -63,11 +63,15 @@ class TimerTable(Table):
         self._slots: dict[int, list[int]] = {}
         self._heap: list[int] = []
         self._earliest: list[int] | None = None
-        """Sorted timestamps of the first slot; None means that they were not needed yet, or an earlier slot exists."""
+        """Sorted timestamps of the first slot; None if they were not needed yet, or if a new slot is now the first one.
+        """
         self._stale = 0
         """Number of timestamps that are still in slots although their timers are gone."""
         self.firing: set[int] = set()
-        """Timestamps whose buckets are firing. Removals from them are not recorded, because the whole bucket is dropped."""
+        """Timestamps whose buckets are firing.
+
+        The timers that fire are not recorded one by one, because the whole bucket is dropped.
+        """
         self._born: set[int] = set()
         self._dropped: set[int] = set()
         self._deleted: list[Timer] = []
@@ -112,8 +116,8 @@ class TimerTable(Table):
     def due(self, until: int) -> Iterator[tuple[int, Pair]]:
         """Yield timers up to a time, in order of time. Each timer is removed when it is yielded.
 
-        The caller may register and delete timers. New timers that are due are yielded as well, and an earlier one is
-        next.
+        The caller may register and delete timers during the iteration. New timers that are due are also yielded. A new
+        timer with an earlier time comes next.
         """
         spaces = self.spaces
         while (first := self.first()) is not None and first <= until:

@@ -1,4 +1,4 @@
-"""Time-to-live of state: how long an entry lives, what renews it, and whether an expired entry is visible.
+"""Time-to-live of state: how long an entry lives, which accesses renew it, and whether an expired entry is visible.
 
 The names are PyFlink's, and programs import them from `penstock.state.descriptors`. Most programs need none of them:
 every descriptor takes `ttl=timedelta(...)`, which is the configuration with all defaults.
@@ -55,7 +55,10 @@ class CleanupStrategies:
             return self._run_cleanup_for_every_record
 
     class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
-        """The strategy with Flink's name. The RocksDB backend checks its entries in the background instead."""
+        """A strategy without effect, for programs written for Flink.
+
+        The RocksDB backend uses the incremental strategy instead.
+        """
 
         def __init__(
             self, query_time_after_num_entries: int, periodic_compaction_time: timedelta | None = None
@@ -82,7 +85,10 @@ class CleanupStrategies:
         return self.Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
 
     def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
-        """Return the strategy. The default is five entries for each access; None means no clean-up between accesses."""
+        """Return the strategy.
+
+        The default checks five entries with each access. None means that accesses check no other entries.
+        """
         strategy = self._strategies.get(self.Strategies.INCREMENTAL_CLEANUP)
         if strategy is None and self._is_cleanup_in_background:
             return self.IncrementalCleanupStrategy(5, False)
@@ -226,7 +232,7 @@ class StateTtlConfig:
             return self.set_ttl_time_characteristic(StateTtlConfig.TtlTimeCharacteristic.ProcessingTime)
 
         def cleanup_full_snapshot(self) -> StateTtlConfig.Builder:
-            """Leave expired entries out of the content that a snapshot writes again."""
+            """Omit expired entries when a snapshot writes all entries of the state."""
             self._strategies[CleanupStrategies.Strategies.FULL_STATE_SCAN_SNAPSHOT] = (
                 CleanupStrategies.EmptyCleanupStrategy()
             )

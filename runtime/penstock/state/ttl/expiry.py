@@ -1,11 +1,12 @@
 """Time-to-live: every value, list element and map entry of a state with a time-to-live has an expiry time.
 
 A cell is a pair (expiry time in ms, value). The handles in `ttl.handles` create and read such pairs. The codecs here
-store them: a column of expiry times next to the column of values. The time-to-live of a state may change between runs:
+store the pairs as a column of expiry times next to the column of values. The time-to-live of a state may change between
+runs:
 
 - Values without an expiry time get the full time at the restore.
 - If the state no longer has a time-to-live, values lose their expiry time.
-- A new length counts from the time at which a value was last renewed.
+- If the time-to-live has another length, the new length counts from the last renewal of a value.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Lifetime:
     """The time-to-live of cells for a configuration.
 
     Args:
-        clock: processing time.
+        clock: the clock of processing time.
     """
 
     def __init__(self, config: StateTtlConfig, clock: Clock) -> None:
@@ -112,7 +113,10 @@ class _Losing(TtlCodec):
 
 
 class _Shifting(TtlCodec):
-    """A codec for values whose time-to-live had another length. The new one counts from their last renewal, as in Flink."""
+    """A codec for values whose time-to-live had another length.
+
+    The new length counts from their last renewal, as in Flink.
+    """
 
     def __init__(self, values: Codec, change_ms: int) -> None:
         super().__init__(values)

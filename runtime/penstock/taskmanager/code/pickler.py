@@ -1,4 +1,4 @@
-"""The pickler for everything that holds code: programs, operators, and records of classes that no module has.
+"""The pickler for everything that contains code: programs, operators, and records of classes that cannot be imported.
 
 cloudpickle copies functions and classes that cannot be imported, such as those of the user's script. A copy must mean the same in
 another process. So this pickler adds the fields of structs and the meaning of annotations (`script_classes`), and the

@@ -131,7 +131,7 @@ def _resolved(cls: Any, annotation: Any) -> Any:
     if not isinstance(text, str):
         return annotation
     try:
-        return eval(text, dict(vars(cls)), vars(sys.modules[cls.__module__]))  # a field may have its type's name
+        return eval(text, dict(vars(cls)), vars(sys.modules[cls.__module__]))  # a field may be named like its type
     except Exception:  # the annotation stays text; code that needs the type resolves it
         return annotation
 

@@ -1,7 +1,8 @@
 """Sentinels: objects that are compared by identity, such as `dataclasses.MISSING`.
 
-Pickle writes such an object as an instance of its class, so the copy is not the sentinel. Each field of a dataclass that travels by
-value would then have a default value. This module pickles a sentinel as its name in its module.
+Pickle writes such an object as an instance of its class, so the copy is not the sentinel. For example, `MISSING` marks
+a field without a default value. If it were copied, each field of a dataclass that travels by value would have a default
+value. This module pickles a sentinel as its name in its module.
 
 An object counts as a sentinel if it has no state, no pickle method, and a name in a module that the other
 process imports.

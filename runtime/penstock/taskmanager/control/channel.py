@@ -1,7 +1,7 @@
 """The control channel of the pipelined runner: one TCP connection per task to the JobManager.
 
-Records flow through Spark's shuffle for as long as the job runs. A task sees its Spark input only once, so commands and acks need
-another way. `sealed_channel` encrypts both directions with a key from the job's payload. The
+Records flow through Spark's shuffle for as long as the job runs. Spark gives a task its input only once, so commands
+and acks travel over this channel. `sealed_channel` encrypts both directions with a key from the job's payload. The
 first frame of a task identifies the task, and the JobManager answers with an empty frame.
 """
 
@@ -36,7 +36,7 @@ class ControlConnection:
     Args:
         address: host:port of the JobManager's control server.
         token: the key that both sides have.
-        hello: identifies this side: `Hello` for a task.
+        hello: first frame, which identifies this side. A task sends `Hello`.
         purpose: purpose that the keys are derived for.
         connect_s: timeout for the connection and the first frames of both sides, in seconds.
 

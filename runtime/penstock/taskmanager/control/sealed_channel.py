@@ -1,8 +1,8 @@
 """Frames over TCP that only the holders of a key can write, read, change, leave out or repeat.
 
-The module does not use TLS. Both ends already share a random key, which travels to the tasks with the job's payload. So there is no
-certificate to create or to check. A separate thread can use each direction, and the code does no I/O. The parts are
-standard: HKDF and AES-GCM, both from `cryptography`.
+The module does not use TLS. Both ends already share a random key, which travels to the tasks with the job's payload. So
+there is no certificate to create or to check. Two threads can use the two directions. This module does no I/O. The
+parts are standard: HKDF and AES-GCM, both from `cryptography`.
 
 1. The server sends 32 random bytes, and the client answers with 32 random bytes.
 2. Both sides derive two keys from the shared key and these bytes (HKDF-SHA256), one key per direction. A frame of one connection
@@ -10,7 +10,8 @@ standard: HKDF and AES-GCM, both from `cryptography`.
 3. All further bytes are sealed frames: a length (4 bytes, big endian), then as many bytes. The last 16 bytes are the
    tag. The nonce is the number of the frame in its direction, and the tag authenticates the length too. A frame that does not
    decrypt ends the connection.
-4. The client's first frame identifies the client and proves that the client has the key. The server's first frame proves the same.
+4. The client's first frame identifies the client and proves that the client has the key. The server's first frame
+   proves that the server has the key, too.
 
 The key lives as long as one job's cluster, so there is no forward secrecy within the cluster. A key that is stolen later decrypts
 recordings of the same cluster, but not recordings of another cluster.

@@ -8,7 +8,7 @@ from penstock.taskmanager.exchange.writer import ExchangeWriter
 
 
 class BroadcastWriter(ExchangeWriter):
-    """A writer that sends every record to every subtask, and encodes it once."""
+    """A writer that sends every record to every subtask. It encodes a record only once."""
 
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)

@@ -1,4 +1,6 @@
-"""Exchanges that choose a subtask for each record: by the program (`partition_custom`) or at random (`shuffle`)."""
+"""Exchanges that choose a subtask for each record, with the program's partitioner (`partition_custom`) or at random
+(`shuffle`).
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class Partitioner:
             raise_user_error(self._spec, error, f"the partitioner on {record}", "return a subtask for every key")
         try:
             is_right = self._targets.issuperset(map(index, chosen))
-        except TypeError:  # no whole numbers
+        except TypeError:  # a target is not a whole number
             is_right = False
         if not is_right:
             self._refuse(chosen, values)

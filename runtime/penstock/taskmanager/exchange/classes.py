@@ -1,8 +1,9 @@
 """Records of a single class as plain tuples of their fields, for classes whose objects consist of their fields only.
 
-pickle writes an object as a call with its state. If only the program knows the class (a class of the script), pickle calls into
-Python for each object. Sending the class once and tuples of fields costs at most a quarter of that. This module only handles classes
-for which pickle has the same result: no attributes other than the fields, and no pickle methods in the class.
+pickle writes an object as a call with its state. If only the program knows the class (a class of the script), pickle
+calls into Python for each object. It costs at most a quarter of this to send the class once, followed by tuples of
+fields. This module only handles classes for which pickle has the same result: no attributes other than the fields, and
+no pickle methods in the class.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ class _Bare:
 
 
 class FieldForm(NamedTuple):
-    """The conversions of a class. `take` returns the fields of objects, or None if they have other attributes. `make` creates objects."""
+    """The conversions of a class.
+
+    `take` returns the fields of objects, or None if an object has other attributes. `make` creates objects.
+    """
 
     take: Callable[[list[Any]], Rows | None]
     make: Callable[[Rows], list[Any]]

@@ -1,8 +1,8 @@
-"""Columns for one target that the sender holds until there are more to send.
+"""Columns for one target. The sender holds small batches and sends them together.
 
-A batch of a source is split over all subtasks of the next operator. For eight subtasks, a batch of 4,000 records becomes
-buffers of 500. Each buffer has a fixed cost of about 1 ms in all, for encoding, decoding and sorting by key. This cost
-would be most of the cost of such small buffers.
+A batch of a source is split over all subtasks of the next operator. For eight subtasks, a batch of 4,000 records
+becomes buffers of 500. Each buffer has a fixed cost of about 1 ms in all, for encoding, decoding and sorting by key.
+For such small buffers, this would be most of the total cost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FULL_BYTES = 1024 * 1024
 
 
 class ColumnBuffer:
-    """The held batches of one target, in order. All have the same kind."""
+    """The held batches of one target, in order. All batches have the same columns."""
 
     __slots__ = ("_bytes", "_parts", "_records")
 
@@ -48,7 +48,8 @@ class ColumnBuffer:
     def take(self) -> list[ColumnBatch]:
         """Remove and return the batches, joined into one.
 
-        They are returned separately if Arrow cannot join them, for example dictionaries with too many values in total.
+        If Arrow cannot join the batches, they are returned separately. An example is dictionaries with too many values
+        in total.
         """
         parts = self._parts
         self._parts, self._records, self._bytes = [], 0, 0

@@ -3,9 +3,10 @@
 A *channel* is one sender of one exchange. The gate follows Flink's rule: the clock of a task is the minimum of the watermarks
 of its channels, without idle channels. When the clock advances, due timers fire before later records are processed.
 
-A channel that has *ended* has sent the final watermark. It neither holds the clock back nor advances it: another channel may
-only be idle and send more records. If no channel is active, the clock moves to the highest watermark of
-the channels that have not ended. When all channels have ended, it moves to the final watermark.
+A channel that has *ended* has sent the final watermark. Such a channel does not hold the clock back. Its final
+watermark also does not advance the clock, because a channel that is idle now may send more records. If no channel is
+active, the clock moves to the highest watermark of all channels, without final watermarks. When all channels have
+ended, the clock moves to the final watermark.
 
 The order of the buffers decides how far the clock can follow. Suppose an epoch carries a backlog of one hour. If the
 gate took one channel after the other, it would process the whole hour of one sender before the other senders. Windows
@@ -34,7 +35,7 @@ class _Channel:
 
     def __init__(self, rank: int, *, is_timekeeper: bool) -> None:
         self.rank = rank
-        """The channel's position among the channels, by exchange and sender."""
+        """The channel's position in the order of exchange and sender."""
         self.is_timekeeper = is_timekeeper
         self.watermark = MIN_TIMESTAMP
         self.is_active = True
@@ -78,7 +79,10 @@ class InputGate:
         channel.buffers.append(buffer)
 
     def drain(self) -> Iterator[Buffer]:
-        """Yield the waiting buffers in watermark order. The caller processes a buffer, then calls `advance` for it."""
+        """Yield the waiting buffers in watermark order.
+
+        The caller must process each buffer and then call `advance` with it.
+        """
         waiting = self._waiting
         while waiting:
             watermark, rank = waiting[0]

@@ -33,8 +33,8 @@ _BATCHES_TO_HASH = 64
 class OneKeyedTargetWriter(SingleTargetWriter):
     """A writer for key groups that all belong to one subtask. Every record goes there.
 
-    It computes only the first key of a batch. It refuses a key whose type cannot be a key, even if no state uses the
-    key, as the writer for several subtasks does. If a key may contain NaN, it computes all keys.
+    It computes only the first key of a batch. Like the writer for several subtasks, it refuses a value that cannot be a
+    key, even if no state uses the key. If the first key may contain NaN, it computes and checks all keys.
     """
 
     def __init__(self, spec: ExchangeSpec, sender: int, emit: Emit) -> None:
@@ -191,7 +191,10 @@ class KeyGroupWriter(ExchangeWriter):
             self._append_columns(target, batch.take(indices))
 
     def _fail(self, error: Exception, keys: list[Any], values: list[Any]) -> NoReturn:
-        """Raise for the value that cannot be a key. The keys were hashed together, so the wrong one must be found first."""
+        """Raise for the value that cannot be a key.
+
+        The keys were hashed together, so the wrong value must be found first.
+        """
         for key, value in zip(keys, values, strict=True):
             refuse_key(self.spec, key, value)
         raise_user_error(self.spec, error, f"hashing the keys of a batch of {len(values)} records")

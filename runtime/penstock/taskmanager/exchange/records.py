@@ -5,8 +5,8 @@ Python's fast formats do not guarantee this. marshal writes every object with th
 the exact type, and follows an object's own pickle methods. So all three forms use pickle:
 
 * `PLAIN`: exact builtin values (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
-  them). It omits the memo of objects already written, which is most of pickle's cost, and is then faster than marshal.
-  Objects that records share are separate copies after the exchange.
+  them). It omits pickle's memo of objects already written. The memo is most of pickle's cost: without it, pickle is
+  faster than marshal. An object that several records share becomes separate copies.
 * `FIELDS`: records of a single class that consist of their fields only (NamedTuples, Structs, dataclasses; `classes`). It has the
   class once, and the fields as `PLAIN`.
 * `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle). The form refuses objects that would

@@ -1,9 +1,9 @@
 """Rows that a task receives from Spark and sends to Spark, and a tick if no row arrives in time.
 
-A task of a pipelined attempt sleeps until there is work: a row, a due timer, or a buffer that has waited long
-enough. Spark gives the task a stream, and a read blocks until bytes arrive. So `ArrivingRows` counts the bytes in the stream's
-buffer. If the buffer is empty, it waits for the file descriptor, for at most the time that the task allows. It never
-reads past the last row, because the bytes after it belong to Spark.
+A task of a pipelined attempt sleeps until there is work: a row, a due timer, or a buffer that has waited long enough.
+Spark gives the task a stream, and a read blocks until bytes arrive. So `ArrivingRows` counts the bytes in the stream's
+buffer. If the buffer is empty, `ArrivingRows` waits for the file descriptor, for at most the time that the task allows.
+It never reads past the last row, because the bytes after this row belong to Spark.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ class ArrivingRows(Iterator[bytes]):
         return self._take(length)
 
     def _arrives_in_time(self) -> bool:
-        """Fill the buffer, and return whether a row arrived in time. The first call does not wait, because the stream may hold bytes."""
+        """Fill the buffer, and return whether a row arrived in time.
+
+        The first call does not use the timeout, because the stream may already have bytes in its buffer.
+        """
         if self._has_learned_buffering:
             readable = select.select((self._file, *self.also()), (), (), self.patience())[0]
             if self._file not in readable:

@@ -38,7 +38,7 @@ _IDLE = 2
 _CODEC_SHIFT = 2
 _ARROW = 1
 _RECORDS = 2
-"""First code of the forms of `records`. The codes of the other forms follow."""
+"""Code of the first form of `records`. The codes of the other forms follow."""
 
 
 class LatencyMarker(NamedTuple):

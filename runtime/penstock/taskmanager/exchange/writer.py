@@ -6,12 +6,13 @@ A writer collects records per target. It cuts a buffer:
 * when the task flushes: at the end of an epoch, or at the buffer timeout of the pipelined runner;
 * between two records if a watermark lies between them.
 
-The size of a record is known only after encoding. So earlier buffers decide how many records the next
-buffer may have. A buffer that is more than twice the limit is halved until it fits or has one record.
+The size of a record is known only after encoding. So earlier buffers decide how many records the next buffer may have.
+A buffer of more than twice the limit is encoded again with at most half of the records, until it fits or has one
+record.
 
-Every buffer carries the watermark of its sender *after* its records. So the receiver never sees a watermark before the
-records it covers. It also never sees a record before an earlier watermark. A record that is late after a
-punctuated watermark is thus late in every subtask, independent of the ends of buffers.
+Every buffer carries the watermark of its sender *after* its records. So the receiver sees a watermark after all records
+that the sender emitted before it, and before all records that the sender emitted after it. If a record is late after a
+punctuated watermark, it is late in every subtask. The ends of buffers do not matter.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ _FIRST_RECORDS = 64
 
 
 class _FullBuffer:
-    """The number of records that a buffer may have, learned from the buffers before.
+    """The number of records that a buffer may have, learned from the previous buffers.
 
     Args:
         most: maximum records.
@@ -272,7 +273,10 @@ class ExchangeWriter(ABC):
         )
 
     def _refuse_to_send(self, error: Exception, batch: Batch | None) -> NoReturn:
-        """Raise for the record that cannot be sent. The records were encoded together, so the wrong one must be found first."""
+        """Raise for the record that cannot be sent.
+
+        The records were encoded together, so the wrong record must be found first.
+        """
         values = [] if batch is None else batch.rows().values
         for value in values:
             try:

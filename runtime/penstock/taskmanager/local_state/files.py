@@ -1,14 +1,18 @@
 """Copies of state files on the disk of the TaskManager that wrote or fetched them, for task-local recovery.
 
-The copies are hard links of RocksDB's files. They have the names of the files in checkpoint storage, which never change. Each operator of
-each subtask has a folder per attempt. The folder holds the files of the newest complete checkpoint and of later ones.
+The copies are hard links of RocksDB's files. They have the names of the files in checkpoint storage, whose content
+never changes. Each operator of each subtask has a folder per attempt. The folder holds the files of the newest complete
+checkpoint and of later ones.
 
-A killed process leaves its folders. Tasks of the job's next attempt search all folders of the job below their parent folders. So a
-subtask with other key groups than before finds its files too. When a checkpoint is complete, the tasks remove the
-folders of former attempts, never those of the current attempt. The other tasks of a failed attempt live a moment
-longer, and may still be notified of the checkpoint from which the next attempt starts.
+A killed process leaves its folders. Tasks of the job's next attempt search all folders of the job below their parent
+folders. So a subtask with other key groups than before finds its files too.
 
-A task uses a copy only if its size and checksum match the handle. Otherwise the file comes from storage, without an error.
+When a checkpoint is complete, the tasks remove the folders of former attempts. They keep the folders of the current
+attempt, because the next attempt may need them. For example, a task of a failed attempt may live a moment longer. It
+may still be notified of the checkpoint from which the next attempt starts.
+
+A task uses a copy only if its size and checksum match the handle. Otherwise the task downloads the file from storage,
+without an error.
 """
 
 from __future__ import annotations
@@ -35,15 +39,16 @@ logger = logging.getLogger(__name__)
 _OF_JOB = "penstock-local-"
 _OF_TASK = "files-"
 FORGET_S = 600.0
-"""Seconds that copies of a job without a task here are kept, because the job may be between two attempts.
+"""Seconds for which the copies of a job are kept while it has no task on this TaskManager.
 
-The time counts from the last sweep that saw a task, which sets the modification time of the job's folder. The
-modification time of the copies does not matter, because the checkpoint interval decides how often they change.
+The job may be between two attempts. The time counts from the newest modification time of the job's folder and of the
+folders in it. A sweep that sees a task sets the modification time of the job's folder. New copies are not enough as a sign of life, because the checkpoint interval
+decides how often they appear.
 """
 SWEEP_S = 60.0
 """Seconds between two sweeps of a TaskManager's process."""
 _MIN_FREE = 0.05
-"""Minimum free share of the disk. Below it no copies are kept."""
+"""Minimum free share of the disk. If less is free, no copies are kept."""
 
 
 class LocalStateFiles:
@@ -55,7 +60,7 @@ class LocalStateFiles:
 
     def __init__(self, parents: Sequence[str], job_id: str, attempt: int, task: str) -> None:
         self.used = self.fetched = 0
-        """Number of files that had a copy here, and of files that came from storage."""
+        """Number of files that a copy provided, and of files that came from storage."""
         self._jobs = [os.path.join(parent, _OF_JOB + job_id) for parent in parents]
         self._of_attempt = f"{_OF_TASK}{attempt}-"
         self._folder = _new_folder(self._jobs[0], f"{attempt}-{task}")
@@ -119,7 +124,7 @@ class LocalStateFiles:
             os.link(local_path, os.path.join(self._folder.path, _name(ref)))
 
     def find(self, ref: FileRef, local_path: str) -> bool:
-        """Link a valid copy of the file to the path, and return whether there was one."""
+        """Link a valid copy of the file to the path. Return False if no valid copy exists."""
         for path in self._copies(_name(ref)):
             with contextlib.suppress(OSError):
                 if os.path.getsize(path) == ref.size and file_checksum(path) == ref.checksum:
@@ -212,7 +217,10 @@ def _sweep_job(job: os.DirEntry[str], older_than_s: float, *, has_tasks: bool) -
 
 
 class LocalFilesSweeper:
-    """A thread that sweeps while a TaskManager lives. After the last job with copies, no new slot may start that would sweep."""
+    """A thread that sweeps while a TaskManager lives.
+
+    Slots sweep when they start, but after the last job no slot may start.
+    """
 
     def __init__(self, folders: Sequence[str], *, every_s: float = SWEEP_S, older_than_s: float = FORGET_S) -> None:
         self._folders = folders

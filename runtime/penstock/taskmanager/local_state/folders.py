@@ -1,7 +1,8 @@
 """Folders in which slots keep the files of their state (the RocksDB backend).
 
-Each attempt of a slot has a separate folder, which is removed when the slot ends. If the process is killed, the next slot below the
-same parent folder removes it, or the end of the cluster does. Copies for task-local recovery (`files`) lie beside these folders.
+Each attempt of a slot has a separate folder, which is removed when the slot ends. If the process is killed, the folder
+is removed when the next slot with the same parent folder starts, or when the cluster ends. Copies for task-local
+recovery (`files`) lie beside these folders.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from penstock.common.folders.start_folder import absolute
 from penstock.taskmanager.local_state.files import sweep_local_files
 
 LOCAL_DIR = "PENSTOCK_LOCAL_DIR"
-"""Environment variable with which a worker gives its executors a folder that lives as long as the cluster."""
+"""Environment variable for a folder that exists as long as the cluster. A worker sets it for its executors."""
 STATE_DIR = "PENSTOCK_STATE_DIR"
-"""Environment variable for the folder of state files, if several TaskManagers share one."""
+"""Environment variable for the folder of state files, if several TaskManagers share a folder."""
 _PREFIX = "penstock-state-"
 
 
@@ -31,7 +32,7 @@ def local_folders(backend_options: Mapping[str, Any], work_dir: str) -> list[str
     """Return the absolute folders for state files. Several folders may be on several disks, so the slots are
     distributed over them.
 
-    They are absolute because functions may work in a folder of their job.
+    The paths are absolute, because the working directory of functions may be a folder of their job.
     """
     folders = [path.strip() for path in str(backend_options.get("localdir") or "").split(",") if path.strip()]
     configured = os.environ.get(STATE_DIR) or os.environ.get(LOCAL_DIR)

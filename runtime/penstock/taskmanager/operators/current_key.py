@@ -36,7 +36,7 @@ def _uses_state(function: object) -> bool:
 
 
 def iterate_keys(at: KeyContext, keys: Iterable[Any]) -> Iterator[Any]:
-    """Yield the keys. Each key is the current one, in its own state, until the loop takes the next."""
+    """Yield the keys. Each key is the current key, without a window, until the loop takes the next key."""
     at.namespace = None
     for key in keys:
         at.key = key

@@ -1,18 +1,18 @@
-"""Selection of the files of former databases that make the database of a range of key groups (pure; see `manifest`).
+"""Selection of files of former databases for the database of a range of key groups (pure; see `manifest`).
 
-Rows begin with their key group. A file whose first and last row are outside of the range is not fetched. The remaining
-files may extend beyond the range. In files of one database this is harmless: a range deletion hides the rows, and
+Rows begin with their key group. A file whose rows are all before or all after the range is not fetched. The remaining
+files may extend beyond the range. In files of one database, foreign rows are harmless: a range deletion hides them, and
 compaction removes them later. Files of several databases are combined only if each file is inside its own database's
 part (`is_clean`). Then no two databases have a row, or a deletion, of the same key, and levels do not change.
 
 RocksDB rewrites the files that extend beyond their part, and as few others as possible. A compaction of a range
 includes all overlapping files on the levels below. A file of level 0 has rows of all keys, so its compaction would
-include all files. Three steps avoid that:
+include all files. Three steps avoid such a compaction:
 
 - The lowest level, which has most of a database, is split first (`divided`). Only its files at the edges of the part
   are rewritten, and no files are below them.
-- The files above it are moved down by one step, to a separate level (`raised`).
-- From there they are moved to the level that RocksDB expects (`settled`).
+- The files above the lowest level are moved down by one step, to a separate level (`raised`).
+- These files are then moved to the level that RocksDB expects (`settled`).
 
 Timers are ordered by time, not by key group, so their files belong to one database and are never combined.
 """
@@ -53,13 +53,13 @@ def is_clean(version: Version, groups: KeyGroupRange) -> bool:
 
 
 def divided(version: Version, groups: KeyGroupRange) -> tuple[Version, Version]:
-    """Split the files of states in two versions: files on the lowest level that extend beyond the key groups, and all
-    others.
+    """Split the version in two: the files on the lowest level that extend beyond the key groups, and all other files.
 
-    The first version also has the files that share a row with such a file.
+    Files of one level do not overlap, so they may be in different versions. Two kinds of files must stay together:
 
-    Files of one level do not overlap, so they may be separated. Exceptions are the files of level 0, and neighbours
-    with versions of the same row. These are kept together.
+    - Files of level 0 overlap. They are all in the second version.
+    - Neighbours may have versions of the same row. If one of them extends beyond the key groups, the first version has
+      all of them.
     """
     first, stop = group_prefix(groups.start), group_prefix(groups.end + 1)
     edges, rest = (Version(dict(version.families), {}, version.next_file, version.last_sequence) for _ in range(2))
@@ -75,7 +75,7 @@ def divided(version: Version, groups: KeyGroupRange) -> tuple[Version, Version]:
 
 
 def _runs(tables: Iterable[Table]) -> list[list[Table]]:
-    """Return the files of one level below level 0, in its order, as runs of neighbours with versions of the same row.
+    """Return the files of one level below level 0, in order of their rows, as runs of neighbours that share a row.
 
     RocksDB moves a file from one level to the next unchanged. A row's versions may therefore be in two adjacent files,
     the newer one first.
@@ -95,7 +95,10 @@ def _position(table: Table) -> tuple[bytes, int]:
 
 
 def _oldest_first(tables: Iterable[Table]) -> list[Table]:
-    """Return the files in the order of level 0, where a look-up takes the newest file with the row. Lower levels are older."""
+    """Return the files in the order of level 0, where a look-up takes the newest file with the row.
+
+    Files of lower levels are older.
+    """
     levels: dict[int, list[Table]] = {}
     for table in tables:
         levels.setdefault(table.level, []).append(table)
@@ -109,10 +112,9 @@ def _oldest_first(tables: Iterable[Table]) -> list[Table]:
 
 
 def raised(version: Version) -> Version:
-    """Return the version with all files above the lowest level moved to level 0. Files of lower levels become the older
-    ones.
+    """Return the version with all files above the lowest level moved to level 0, in order of their age.
 
-    One compaction then moves them to level 1, which is empty.
+    One compaction then moves the files of level 0 to level 1, which is empty.
     """
     found = Version(dict(version.families), {}, version.next_file, version.last_sequence)
     for id, tables in version.tables.items():
@@ -128,10 +130,12 @@ def raised(version: Version) -> Version:
 
 
 def settled(version: Version, before: Version) -> Version:
-    """Return the version with the files of level 1 moved to their place.
+    """Return the version with the files of level 1 moved to the level that RocksDB expects.
 
-    They belong above the lowest level if the database had files between that level and level 0. Otherwise they belong
-    on level 0, because RocksDB would move them down from a level that it does not need and rewrite the files there.
+    - If the database had files between level 0 and its lowest level, they are moved to the level above the lowest one.
+    - If it had files only on level 0, they are moved to RocksDB's lowest level.
+    - Otherwise they are moved to level 0. RocksDB does not need a level between, so it would move them down from there
+      and rewrite the files of the lowest level.
 
     Args:
         before: the argument of `raised`.
@@ -148,10 +152,10 @@ def settled(version: Version, before: Version) -> Version:
 
 
 def outside(version: Version, groups: KeyGroupRange) -> dict[str, list[KeyGroupRange]]:
-    """Return, by state, the other key groups whose rows may be in its files. This includes rows that a former range
-    hid.
+    """Return, for each state, the foreign key groups whose rows may be in the state's files, including hidden rows.
 
-    A file's last key may be an excluded end. The result then has one key group too many.
+    If a file ends with a deleted range, its last key is not part of the range. The result may then have one key group too
+    many.
     """
     return {
         name: _outside(version.of_family(name), groups) for name in version.families.values() if name.startswith(STATE)
@@ -171,7 +175,7 @@ def _group(row: bytes) -> int:
 
 @dataclass(frozen=True)
 class Move:
-    """The renaming of a file of one of the databases."""
+    """The renaming of a file. `source` is the index of the file's database."""
 
     source: int
     name: str
@@ -181,8 +185,8 @@ class Move:
 def merged(versions: Sequence[Version]) -> tuple[Version, list[Move]]:
     """Combine the states of several clean versions in one database. The first version keeps its file names.
 
-    The numbers of files, and their order on level 0, follow those of the previous databases. Families with the same
-    name are combined.
+    The files of each database get higher numbers, and later positions on level 0, than those of the previous databases.
+    Families with the same name are combined.
     """
     whole, moves, epochs = Version(), [], 0
     ids = {"default": 0}

@@ -1,4 +1,7 @@
-"""The combination of several databases' files on disk. `assembly` decides which files, and under which names."""
+"""The combination of several databases' files on disk.
+
+`assembly` decides which files are combined and how they are named.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,10 @@ class Part:
     groups: KeyGroupRange
 
     def clip(self, settings: Mapping[str, Any]) -> bool:
-        """Let RocksDB rewrite the files of states that extend beyond the key groups. Return whether all are then inside them."""
+        """Let RocksDB rewrite the files of states that extend beyond the key groups.
+
+        Return whether all files are then inside the key groups.
+        """
         if is_clean(self.version, self.groups):
             return True
         edges, rest = divided(states_only(self.version), self.groups)
@@ -77,10 +83,10 @@ def _rewritten(
     """Rewrite the files without the foreign key groups, and return the version.
 
     Args:
-        foreign: foreign key groups of states that have files there. Other key groups must not be hidden: a deletion
-            that covers no rows would remain in a separate file.
-        one_step: level 0 is moved to level 1. Otherwise all files with rows of these key groups are moved to the lowest
-            level.
+        foreign: for each state, the foreign key groups that its files may contain. Do not add other key groups: a
+            deletion that covers no rows would remain in a separate file.
+        one_step: if true, the files of level 0 are moved to level 1. Otherwise all files with rows of the foreign key
+            groups are moved to the lowest level.
     """
     database = Database(str(directory), settings, compacts=False, one_step=one_step)
     try:

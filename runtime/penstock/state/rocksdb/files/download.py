@@ -45,7 +45,7 @@ class StoredDatabase:
 
         Raises:
             CorruptStateFile: the handle has no readable pack.
-            SnapshotTorn: RocksDB does not use the name of a file.
+            SnapshotTorn: a name is not the name of a RocksDB file.
         """
         with decoding("the handle of a RocksDB snapshot"):
             files = {entry["name"]: FileRef.of_json(entry) for entry in handle["files"]}
@@ -58,15 +58,15 @@ class StoredDatabase:
         """Return the version of the stored MANIFEST.
 
         Raises:
-            ManifestUnreadable: it has an unknown field or is cut off.
+            ManifestUnreadable: the MANIFEST has an unknown field or is cut off.
         """
         return read_version(manifest_of(self.small))
 
     def fetch(self, version: Version, directory: Path, reader: StateFileReader, threads: int) -> dict[str, FileRef]:
-        """Download some of the files to a directory, as a database.
+        """Download the files of a version to a directory, as a database.
 
         Returns:
-            These files by name.
+            The downloaded SST files by name.
 
         Raises:
             CorruptStateFile: a file of the snapshot is damaged.

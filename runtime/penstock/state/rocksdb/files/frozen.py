@@ -8,7 +8,7 @@ RocksDB's own checkpoint flushes the memory, and writers wait for the flush. Her
 
 The flushed files have only sequence numbers up to the recorded one, so they contain no later writes. An atomic flush
 never combines writes from before and after the moment of the snapshot. New files of compaction are left out, because
-they have the same rows as other files. The MANIFEST of the snapshot is written again and names only these files.
+the linked files already have their rows. The snapshot has a new MANIFEST, which names only the files of the snapshot.
 
 Compaction may remove a tiny flushed file before it is linked. RocksDB may also start another MANIFEST, which does not
 record the order of earlier events. In both cases the snapshot uses the current files of the database, which is correct
@@ -150,7 +150,7 @@ class FrozenDatabase:
         return self._tail.version.copy()
 
     def _later(self) -> list[Edit] | None:
-        """Return the changes since the last check; None means that they are not known."""
+        """Return the edits of the MANIFEST since the last check; None means that another MANIFEST is current."""
         if self._tail.current() == self._manifest:
             try:
                 return self._tail.read(self._manifest)
@@ -163,7 +163,10 @@ class FrozenDatabase:
             raise StorageError("the snapshot was cancelled", remedy="no action is needed")
 
     def _add(self, version: Version, edit: Edit) -> bool:
-        """Add the flushed files. Return whether they still existed."""
+        """Add the files of an edit if they were flushed for the snapshot.
+
+        Return False if they are gone or also contain later writes.
+        """
         flushed = edit.is_flush and edit.family in version.families
         if not flushed or min(table.smallest_sequence for table in edit.added) > self._last_sequence:
             return True

@@ -1,4 +1,5 @@
-"""RocksDB's MANIFEST, which lists the files of a database. It is read and written without opening the database.
+"""RocksDB's MANIFEST, which lists the files of a database. This module reads and writes it without opening the
+database.
 
 A MANIFEST is a log of *version edits*: a file was added to a level, or removed. Reading it yields the files of a
 database at any point of the log, with their levels, bounds of keys and sequence numbers. Writing one creates a database
@@ -29,7 +30,7 @@ _COMPARATOR, _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE, _COMPACT_CURSOR, _DELETED,
 _MIN_LOG, _NEW_FILE, _FAMILY, _FAMILY_ADD, _FAMILY_DROP, _MAX_FAMILY, _ATOMIC_GROUP = 10, 103, 200, 201, 202, 203, 300
 _SAFE_TO_IGNORE = 1 << 13
 _END, _EPOCH = 1, 13
-"""Tags of a file's fields: their end, and the order of files on level 0."""
+"""Tags of a file's fields: the end of the fields, and the file's position in the order of level 0."""
 BYTEWISE = b"leveldb.BytewiseComparator"
 _LONGEST_VARINT = 63
 """Maximum number of bits before the last byte of a varint."""
@@ -57,7 +58,7 @@ class Table:
 
     @property
     def name(self) -> str:
-        """The name of its file.
+        """The file's name.
 
         >>> Table(0, 12, 0, b"", b"", 0, 0).name
         '000012.sst'
@@ -70,16 +71,16 @@ class Table:
 
     @property
     def last_key(self) -> bytes:
-        """The last key. It is excluded if the file ends with a deleted range."""
+        """The last key. If the file ends with a deleted range, this key is the range's excluded end."""
         return self.largest[:-_TRAILER]
 
     @property
     def epoch(self) -> int:
-        """Order of files of level 0; 0 means not recorded."""
+        """Position in the order of the files of level 0; 0 means not recorded."""
         return next((_varint(data, 0)[0] for tag, data in self.fields if tag == _EPOCH), 0)
 
     def renumbered(self, number: int, epoch: int) -> Table:
-        """Return the file with another number and epoch. If `epoch` is 0, it remains unrecorded."""
+        """Return the file with another number and epoch. A file without a recorded epoch remains without one."""
         fields = tuple((tag, _encoded(epoch) if tag == _EPOCH else data) for tag, data in self.fields)
         return replace(self, number=number, fields=fields)
 
@@ -119,11 +120,11 @@ class Edit:
     next_file: int | None = None
     last_sequence: int | None = None
     remaining: int | None = None
-    """Number of following records of its group; None means that it belongs to no group."""
+    """Number of records of the edit's group that follow; None means that the edit belongs to no group."""
 
     @property
     def is_flush(self) -> bool:
-        """Whether it only adds files to level 0, which is a flush of memory."""
+        """Whether the edit only adds files to level 0. Only a flush of memory does this."""
         return bool(self.added) and not self.deleted and all(table.level == 0 for table in self.added)
 
 
@@ -186,7 +187,7 @@ def read_version(content: bytes) -> Version:
 
 
 def write_version(version: Version) -> dict[str, bytes]:
-    """Return the files MANIFEST and CURRENT, by name, of a database of these files."""
+    """Return the content of MANIFEST and CURRENT, by name, for a database with the files of the version."""
     number = version.next_file
     payloads = []
     for id, name in sorted(version.families.items()):

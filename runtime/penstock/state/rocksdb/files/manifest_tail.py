@@ -1,7 +1,7 @@
 """A reader that follows the MANIFEST of an open database. The file only grows, so each read decodes only the new part.
 
-RocksDB starts another MANIFEST if one is very long or could not be written. The file CURRENT then names the new
-MANIFEST, which has the same content in other edits.
+RocksDB starts another MANIFEST if the current one is very long or could not be written. The file CURRENT then names the
+new MANIFEST, which has the same content in other edits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ManifestTail:
-    """A reader for one thread at a time.
+    """The reader of one database. Only one thread at a time may use it.
 
     Args:
         folder: folder of the database.
@@ -25,7 +25,7 @@ class ManifestTail:
         self._folder = folder
         self._name = ""
         self._end = 0
-        """End of the decoded part."""
+        """Offset of the end of the decoded part."""
         self.version = Version()
         """The files at the last read."""
 

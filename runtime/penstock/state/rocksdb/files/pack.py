@@ -16,11 +16,14 @@ BACKEND = "rocksdb"
 PACK = "small-files"
 """Name under which a handle lists the pack."""
 CURRENT = "CURRENT"
-"""Names the current MANIFEST."""
+"""File that names the current MANIFEST."""
 CONFIG = "rocksdict-config.json"
-"""States that keys are plain bytes. The binding reads it when it opens a database."""
+"""File which states that keys are plain bytes. The Python binding reads the file when it opens a database."""
 CONFIG_CONTENT = b'{"raw_mode":true,"prefix_extractors":{}}'
-"""Content that a restore writes instead of the stored one. The binding would unpickle values if the settings were different."""
+"""Content of the file after a restore.
+
+The stored content is not used: with other settings, the binding would unpickle values.
+"""
 
 _MANIFEST = re.compile(r"MANIFEST-[0-9]{6,20}")
 _TABLE = re.compile(r"[0-9]{6,20}\.sst")
@@ -28,14 +31,14 @@ _decode = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
 def decode_pack(content: bytes, description: str) -> dict[str, bytes]:
-    """Decode a pack and check that Penstock could have written it: one MANIFEST, the CURRENT that names it, the binding's settings.
+    """Decode a pack. Check that it has the MANIFEST that CURRENT names, and only files that Penstock packs.
 
     Args:
         description: name of the file, for errors.
 
     Raises:
-        CorruptStateFile: the content is not a msgpack map from name to content.
-        SnapshotTorn: it has a file that Penstock never packs.
+        CorruptStateFile: the content is not a msgpack map from name to content, or the current MANIFEST is missing.
+        SnapshotTorn: the pack has a file that Penstock never packs.
     """
     with decoding(description):
         small = _decode(content)
@@ -51,7 +54,7 @@ def manifest_of(small: dict[str, bytes]) -> bytes:
     """Return the content of the MANIFEST that CURRENT names.
 
     Raises:
-        KeyError, ValueError: the pack has no such file.
+        KeyError, ValueError: the pack has no CURRENT, or CURRENT does not name a MANIFEST in the pack.
     """
     name = small[CURRENT].decode().removesuffix("\n")
     if not _MANIFEST.fullmatch(name):

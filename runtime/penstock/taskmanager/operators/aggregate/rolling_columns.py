@@ -7,11 +7,11 @@ one *stretch*.
 Counts and integer sums are cumulative over all stretches, minus the total before the stretch. This is exact.
 
 Float sums would not be exact: one NaN or one large number would change the sums of all later keys. So floats are added
-within each stretch, in order, starting with the sum of the key so far. This gives the same floats as rows do. Minima
-and maxima are computed in the same way.
+within each stretch, in order, starting with the sum of the key so far. The results are the same floats as for rows.
+Minima and maxima are computed in the same way.
 
-All short stretches are folded at the same time, record by record. Long stretches of similar length are the rows of a
-matrix.
+All short stretches are processed at the same time: the first record of each stretch, then the second record of each
+stretch, and so on. Long stretches of similar length are the rows of a matrix.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _SMALL = 1 << 16
 """Maximum number of keys for which numpy uses radix sort."""
 _SHORT = 16
-"""Maximum length of a short stretch. All short stretches are folded record by record, at the same time."""
+"""Maximum length of a short stretch. All short stretches are processed at the same time, record by record."""
 _EXACT = 1 << 53
 """Bound up to which a float represents every integer exactly."""
 
@@ -100,8 +100,10 @@ class KeyStretches:
         return result
 
     def cumulated(self, values: Longs, begin: Longs) -> Longs:
-        """Return the sums within each stretch, starting with `begin`, up to and including each record. Exact for
-        integers only."""
+        """Return the sums within each stretch, starting with `begin`, up to and including each record.
+
+        The sums are exact only for integers.
+        """
         total = np.cumsum(values)
         result: Longs = total - self.spread(total[self.first] - values[self.first] - begin)
         return result

@@ -109,7 +109,7 @@ def _number_column(batch: ColumnBatch, field: Field, need: frozenset[str]) -> pa
 
 
 def _sums_fit(longs: pa.Array) -> bool:
-    """Return whether all sums of the numbers are far from the bounds of 64 bits, at which numpy wraps around."""
+    """Return whether no sum of the numbers can come near the bounds of 64 bits. At these bounds, numpy wraps around."""
     bounds = pc.min_max(longs).as_py()
     return bounds["min"] is None or max(-bounds["min"], bounds["max"]) * len(longs) < SAFE_SUM
 

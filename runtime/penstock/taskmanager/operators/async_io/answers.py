@@ -1,4 +1,4 @@
-"""The order of results: by input, or as they arrive but never across a watermark. Pure, and used by one thread.
+"""The order of results: the order of the inputs, or the order of arrival between two watermarks. Pure, for one thread.
 
 Watermarks and changes of idleness are *marks*. They keep their position among the requests, so that no result crosses a
 mark.
@@ -47,7 +47,7 @@ class Answers(ABC):
         return len(self._under_way)
 
     def inputs(self) -> list[Request]:
-        """Return these requests in the order of their inputs."""
+        """Return the requests whose results have not been emitted, in the order of their inputs."""
         return list(self._under_way)
 
     def put(self, request: Request) -> None:
@@ -112,7 +112,7 @@ class _Segment:
 
 
 class UnorderedAnswers(Answers):
-    """The results as they arrive, between the marks."""
+    """The results in the order of their arrival. No result crosses a mark."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -37,7 +37,7 @@ class AsyncWaitOperator(FunctionOperator):
     """The operator that calls `async_invoke(value)` for every record, with at most `capacity` pending calls.
 
     Args:
-        declared: type of the results, which are converted to it if it contains a Row.
+        declared: type of the results. If it contains a Row, the results are converted to this type.
         element_type: type of the inputs in the checkpoint. None allows any builtin type.
     """
 

@@ -27,8 +27,8 @@ from penstock.taskmanager.operators.async_io.answers import Request
 
 T = TypeVar("T")
 _MAX_ANSWERED = 4
-"""Multiple of the capacity: the maximum number of deadlines behind a slow request. Above it, the deadlines of answered
-requests are removed.
+"""Maximum number of deadlines, as a multiple of the capacity. Behind the deadline of a slow request, those of answered
+requests collect. Above the maximum, they are removed.
 """
 
 
@@ -37,7 +37,8 @@ class RequestLoop:
 
     Args:
         convert: converts a result to its declared type. None leaves it unchanged.
-        on_done: called on the loop's thread if new answers are ready and all earlier answers have been taken.
+        on_done: called on the loop's thread when an answer is ready. It is called again only after the task has taken
+            the answers.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class RequestLoop:
         self._waiting: deque[Request] = deque()
         self._running: dict[asyncio.Task[None], Request] = {}
         self._deadlines: deque[tuple[float, asyncio.Task[None]]] = deque()
-        """Deadlines on the loop's clock, the next one first. They include those of answered requests."""
+        """Deadlines on the loop's clock, the next one first. Deadlines of answered requests may be among them."""
         self._late: set[asyncio.Task[None]] = set()
         """Tasks that are cancelled because of their timeout."""
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +100,7 @@ class RequestLoop:
         self._loop.call_soon_threadsafe(self._accept, requests)
 
     def take_done(self) -> Iterator[Request]:
-        """Yield the requests that were answered since the last call, in that order."""
+        """Yield the requests that were answered since the last call, in the order of the answers."""
         self._answered.clear()
         # Reset the flag before reading the answers, so that every later answer triggers a new notification.
         self._has_notified = False
@@ -196,8 +197,10 @@ class RequestLoop:
             self._accept_more()
 
     def _settle_cancelled(self, request: Request, *, is_late: bool) -> None:
-        """Settle a cancelled request. If `is_late`, its timeout ended before its first step, because the loop was
-        blocked."""
+        """Settle a cancelled request.
+
+        If `is_late`, the timeout ended before the request's first step, because the loop was blocked.
+        """
         if not is_late:
             request.error = asyncio.CancelledError("the request was cancelled")
             return

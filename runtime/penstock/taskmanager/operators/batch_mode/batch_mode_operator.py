@@ -1,9 +1,9 @@
 """Batch mode: time does not advance until the input ends. Then all timers fire, with processing-time timers last, as in
 Flink.
 
-`BatchModeOperator` wraps an operator that processes its records as they arrive. `by_key.SortedKeyOperator` keeps the records until it can
-process them key by key. Sources make no watermarks in batch mode, so both receive only the final watermark. Therefore
-no record is ever late.
+`BatchModeOperator` wraps an operator that processes its records as they arrive. `by_key.SortedKeyOperator` keeps the
+records until it can process them key by key. Sources make no watermarks in batch mode, so both operators receive only
+the final watermark, and no record is ever late.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Batch mode: a keyed operator gets all records of a key in order of their times, then the end of time, then the next
 key.
 
-Until the input ends the records are lists in the operator's keyed state. RocksDB keeps them on disk, where an append
-reads nothing and keys are sorted, so the input need not fit into memory. Checkpoints, savepoints and rescaling work as
-in streaming mode.
+Until the input ends, the records are lists in the operator's keyed state. RocksDB keeps them on disk, so the input need
+not fit into memory. An append reads nothing, and the keys are sorted. Checkpoints, savepoints and rescaling work as in
+streaming mode.
 
 Records of equal times keep their order of arrival. Records without a key, from a broadcast stream, are processed
 immediately: all of them before the first key.
 
-The records of a key are kept until its time has ended. A snapshot that is taken while a key is processed has all
-records of the key. It also has the number of records that the operator has processed. After a rescale several keys may
-be in this condition. They are processed first and end together, because the end of time fires the timers of all keys.
+The records of a key are kept until all of them are processed and the key's timers have fired. A snapshot between two
+records of a key has all records of the key, and the number of processed records. After a rescale, several keys may be
+partly processed. They are processed first, and their timers fire together, because the end of time fires the timers of
+all keys.
 """
 
 from __future__ import annotations
@@ -57,9 +58,9 @@ class SortedKeyOperator(BatchModeOperator):
         self._element_types = element_types
         self._pending: dict[int, ListState[Any]] = {}
         self._started: dict[Any, int] = {}
-        """Keys whose time has not ended, with the number of their records that the operator has processed."""
+        """Keys that are partly processed, with the number of processed records."""
         self._noted: set[Any] = set()
-        """Subset of these keys that is also recorded in state."""
+        """Keys of `_started` that are also recorded in state."""
         self._pace = Pace(_MAX_KEYS)
 
     def declare_states(self, context: OperatorContext) -> None:
@@ -125,7 +126,10 @@ class SortedKeyOperator(BatchModeOperator):
         yield
 
     def _keys(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the keys of all inputs, each one once. The keys that have started come first, together."""
+        """Yield the keys of all inputs, each key once.
+
+        Keys that were partly processed at the restore come first, together.
+        """
         started_keys = []
         for key in list(self._backend.keys(_PROCESSED_STATE.name)):
             self._at.key, self._at.namespace = key, None
@@ -171,7 +175,7 @@ class SortedKeyOperator(BatchModeOperator):
             self.inner.process_batch(RowBatch(values, times if has_time else None), number)
 
     def _forget(self, keys: Iterable[Any]) -> None:
-        """Remove the keys whose time has ended."""
+        """Remove the state of keys that are completely processed."""
         at = self._at
         for key in keys:
             at.key, at.namespace = key, None

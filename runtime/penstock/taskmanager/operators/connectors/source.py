@@ -1,11 +1,12 @@
 """The source operator: it reads the splits of one subtask one after the other. Each split has its own watermark.
 
-The operator next reads the split with the lowest watermark that has records. So event time advances evenly over files
-of different length and partitions of different speed. The watermark of the task is their minimum and follows closely.
+Among the splits that have records, the operator next reads the split with the lowest watermark. So event time advances
+evenly over files of different length and partitions of different speed. The watermark of the task is the minimum over
+the splits, and it stays close to their watermarks.
 
 Periodic watermarks are emitted for all splits together at the auto-watermark interval, as in Flink. A split that is
 idle by the strategy's timeout, or read to its end, does not hold the clock back. A split that has not been read yet
-holds it back. The cost of a batch does not depend on the number of waiting splits (`split_order`).
+holds the clock back. The cost of a batch does not depend on the number of waiting splits (`split_order`).
 
 The size of a batch adapts to the speed of the next operators, and a batch takes no longer than commands may wait
 (`taskmanager.pace`). The position of a reader is always directly behind the last processed record. An epoch ends when
@@ -39,7 +40,10 @@ READ_BYTES = 4 * 1024 * 1024
 _UNLIMITED = 1 << 62
 _RETRY_MS = 20
 _RETRIED_PER_MS = 10
-"""Number of splits without records that are read again per ms if other splits have records: 1,000 of them every 100 ms."""
+"""Number of splits without records that are read again per ms if other splits have records.
+
+Example: 1,000 splits every 100 ms.
+"""
 
 
 class SourceOperator(Operator):
@@ -168,8 +172,9 @@ class SourceOperator(Operator):
 
     @property
     def needs_epoch(self) -> bool:
-        """Whether nothing is read until the next epoch. The limit is reached, or the JobManager does not know yet that
-        the last split is read."""
+        """Whether nothing is read until the next epoch: the limit is reached, or all splits are read and the JobManager
+        does not know it yet.
+        """
         return self.has_spent_budget or (bool(self._finished) and not self._splits)
 
     def read(self, deadline_ms: int) -> Iterator[int]:
@@ -234,19 +239,24 @@ class SourceOperator(Operator):
 
     @property
     def is_due(self) -> bool:
-        """Whether a split has records, or it is time to read the splits again that had none."""
+        """Whether a split has records, or it is time to read splits without records again."""
         return self._order.has_ready or self._is_retry_due(self.context.clock.monotonic_ms())
 
     def _is_retry_due(self, now_ms: int) -> bool:
         return now_ms - self._retried_at >= self._retry_ms
 
     def _retry(self, now_ms: int) -> None:
-        """Read splits again that had no records. If another split always has records, many such splits are read less
-        often."""
+        """Read splits without records again.
+
+        While another split has records, the time until the next retry grows with their number.
+        """
         self._retried_at, self._retry_ms = now_ms, max(_RETRY_MS, self._order.retry() // _RETRIED_PER_MS)
 
     def _is_ahead(self, reader: SplitReader) -> bool:
-        """Return whether the next record is not due yet. A read only to find that out costs a third of a small batch."""
+        """Return whether the next record is not due yet.
+
+        Without this check, the extra read costs a third of a small batch.
+        """
         at = reader.next_record_at()
         return at is not None and at > self.context.clock.now_ms()
 
@@ -359,7 +369,7 @@ class SourceOperator(Operator):
             if not lowest.is_idle(now):
                 last = lowest
                 break
-            if lowest.id in self._unemitted:  # before its watermark is ignored
+            if lowest.id in self._unemitted:  # before the split's watermark is ignored
                 self._emit_before_idle(lowest)
                 lowest = self._clocks.first()
                 continue
@@ -457,7 +467,7 @@ class SourceOperator(Operator):
         return min((at or 0 for at in quiet), default=None)
 
     def next_wake(self) -> int | None:
-        """Return the time of the next idle split or periodic watermark."""
+        """Return when (ms) the next split becomes idle, or the next periodic watermark is due."""
         if self.strategy is None:
             return None
         clock = self.context.clock

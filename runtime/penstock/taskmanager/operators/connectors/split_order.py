@@ -1,4 +1,4 @@
-"""The order in which a source reads its splits, and the lowest watermark of those that hold the clock back.
+"""The order in which a source reads its splits, and the lowest watermark of the splits that hold the clock back.
 
 A subtask may have 100,000 splits, one for each small file. So no code here visits all of them for one batch. Watermarks
 only rise, so an outdated entry of a heap is never too high. It is corrected when it reaches the top.
@@ -20,7 +20,7 @@ class Clocked(Protocol):
     watermark: int | None
     """Watermark that was last emitted (ms), or None before the first one."""
     reached: int | None
-    """Progress of its records (ms): the watermark that it emits next."""
+    """Progress of the split's records (ms): the watermark that the split emits next."""
     is_closed: bool
 
 
@@ -31,7 +31,7 @@ class ReadOrder:
     """The splits that may have records. The split with the least progress comes first, then the one that arrived first.
 
     Args:
-        in_turns: whether a split that was read goes behind the others of the same watermark.
+        in_turns: whether a split that was read goes behind the other splits with the same progress.
     """
 
     def __init__(self, *, in_turns: bool) -> None:
@@ -61,7 +61,10 @@ class ReadOrder:
         return len(dry)
 
     def take(self, limit: int) -> Clocked | None:
-        """Take the split to read now, or return None if none is ready or all are past the watermark `limit`."""
+        """Take the split to read now.
+
+        Return None if no split is ready, or if the progress of all splits is later than `limit`.
+        """
         ready = self._ready
         while ready:
             reached, turn, split = ready[0]
