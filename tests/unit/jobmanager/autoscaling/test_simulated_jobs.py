@@ -35,7 +35,7 @@ def needed(load: float, utilization: float = 0.7) -> int:
 
 
 @given(seeds, st.integers(2, 12), st.floats(0.45, 0.85))
-@settings(SIMULATED, max_examples=40)
+@settings(SIMULATED, max_examples=8)
 def test_three_times_the_load_gets_the_right_size_soon_and_the_lag_is_gone(seed: int, size: int, busy: float) -> None:
     load = size * SPEED * busy
     job = SimulatedJob(chain(), step(load, 3 * load), parallelism=size, seed=seed, splits=64).run(2_400)
@@ -69,7 +69,7 @@ def test_a_sine_day_needs_few_rescales_and_fewer_slots_than_its_peak(high: float
 
 
 @given(seeds, st.integers(1, 6), st.floats(0.42, 0.88), st.floats(0.0, 0.1))
-@settings(SIMULATED, max_examples=25)
+@settings(SIMULATED, max_examples=8)
 def test_a_constant_load_within_the_limits_is_never_rescaled(seed: int, size: int, busy: float, noise: float) -> None:
     """Measurements with noise must not lead to rescales up and down."""
     load = size * SPEED * busy
@@ -78,7 +78,7 @@ def test_a_constant_load_within_the_limits_is_never_rescaled(seed: int, size: in
 
 
 @given(seeds, st.floats(1_500, 12_000), st.integers(1, 20))
-@settings(SIMULATED, max_examples=25)
+@settings(SIMULATED, max_examples=8)
 def test_any_start_settles_after_few_rescales_and_then_stays(seed: int, load: float, start: int) -> None:
     job = SimulatedJob(chain(), lambda now: load, parallelism=start, seed=seed, splits=64).run(10_800)
     assert len(job.rescales) <= 3, job.rescales
@@ -88,7 +88,7 @@ def test_any_start_settles_after_few_rescales_and_then_stays(seed: int, load: fl
 
 
 @given(seeds, st.floats(1_200, 7_200))
-@settings(SIMULATED, max_examples=15)
+@settings(SIMULATED, max_examples=8)
 def test_a_ramp_is_followed_with_a_small_lag(seed: int, seconds: float) -> None:
     job = SimulatedJob(chain(), ramp(600, 9_000, 900, 900 + seconds), parallelism=1, seed=seed, splits=64)
     job.run(900 + seconds + 1_800)
@@ -98,14 +98,14 @@ def test_a_ramp_is_followed_with_a_small_lag(seed: int, seconds: float) -> None:
 
 
 @given(seeds, st.floats(5, 20))
-@settings(SIMULATED, max_examples=15)
+@settings(SIMULATED, max_examples=8)
 def test_a_spike_that_the_job_reads_in_time_causes_no_rescale(seed: int, seconds: float) -> None:
     job = SimulatedJob(chain(), spike(1_200, 3_000, 1_000, seconds), parallelism=2, seed=seed).run(2_400)
     assert job.rescales == []
 
 
 @given(seeds, st.integers(3, 40), st.floats(2, 30))
-@settings(SIMULATED, max_examples=20)
+@settings(SIMULATED, max_examples=8)
 def test_a_job_whose_source_limits_it_never_exceeds_the_splits(seed: int, splits: int, factor: float) -> None:
     vertices = [Vertex("source", SPEED), Vertex("count", 200 * SPEED)]
     job = SimulatedJob(vertices, step(2_000, 2_000 * factor), parallelism=3, splits=splits, seed=seed).run(3_600)
@@ -113,7 +113,7 @@ def test_a_job_whose_source_limits_it_never_exceeds_the_splits(seed: int, splits
 
 
 @given(seeds, st.floats(0.5, 0.8))
-@settings(SIMULATED, max_examples=10)
+@settings(SIMULATED, max_examples=8)
 def test_a_hot_key_causes_no_rescale_and_is_named(seed: int, share: float) -> None:
     job = SimulatedJob(chain(hot_share=share), step(SPEED, 2.2 * SPEED), parallelism=6, seed=seed, splits=64)
     job.settings = replace(job.settings, min_parallelism=4)
@@ -124,7 +124,7 @@ def test_a_hot_key_causes_no_rescale_and_is_named(seed: int, share: float) -> No
 
 
 @given(seeds, st.floats(1.3, 4))
-@settings(SIMULATED, max_examples=10)
+@settings(SIMULATED, max_examples=8)
 def test_a_slow_external_system_causes_at_most_one_scale_up(seed: int, factor: float) -> None:
     vertices = [Vertex("source", 5 * SPEED), Vertex("sink", SPEED, external_limit=2_500)]
     job = SimulatedJob(vertices, step(1_800, 2_500 * factor), parallelism=3, seed=seed, splits=64).run(14_400)
@@ -134,7 +134,7 @@ def test_a_slow_external_system_causes_at_most_one_scale_up(seed: int, factor: f
 
 
 @given(seeds, st.lists(st.integers(600, 3_000), max_size=12, unique=True))
-@settings(SIMULATED, max_examples=20)
+@settings(SIMULATED, max_examples=8)
 def test_restarts_of_a_job_with_a_constant_load_cause_no_rescale(seed: int, restarts: list[int]) -> None:
     times = tuple(float(at) for at in sorted(restarts))
     job = SimulatedJob(chain(), lambda now: 2_000.0, parallelism=4, seed=seed, restarts=times).run(4_000)
@@ -142,7 +142,7 @@ def test_restarts_of_a_job_with_a_constant_load_cause_no_rescale(seed: int, rest
 
 
 @given(seeds, st.floats(0.05, 0.9), st.sampled_from(["nan", "negative", "lost", "zero busy", "clock"]))
-@settings(SIMULATED, max_examples=25)
+@settings(SIMULATED, max_examples=8)
 def test_broken_metrics_never_lead_to_a_wrong_size(seed: int, share: float, kind: str) -> None:
     chance = random.Random(seed)
 
@@ -184,7 +184,7 @@ def test_a_recommending_autoscaler_changes_nothing() -> None:
     assert job.decisions[-1].wanted > 2
 
 
-JOBS = int(os.environ.get("PENSTOCK_SIMULATED_JOBS", "60"))
+JOBS = int(os.environ.get("PENSTOCK_SIMULATED_JOBS", "40"))
 """Number of random jobs of the default tests. `make test-all` also runs 1,000 of them."""
 
 
