@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock_operator.kube.cluster import EVENT, FLINKSNAPSHOT
+from penstock_operator.kube.cluster import DEPLOYMENT, EVENT, FLINKSNAPSHOT
 from tests.integration.operator.sim import NAME, Behaviour, condition
 
 if TYPE_CHECKING:
@@ -249,10 +249,10 @@ def test_a_quota_without_space_is_named_immediately_and_raising_it_is_enough(pla
         site.kubectl("wait", "quota/small", "--for=jsonpath={.status.hard.pods}=2", "--timeout=30s")
         site.apply(site.manifest())
 
-        async def watched() -> bool:
-            return ((await site.job() or {}).get("status", {}).get("operation") or {}).get("step") == "Watch"
+        async def deployed_both() -> bool:
+            return len(await site.cluster.list(DEPLOYMENT, site.namespace)) == 2
 
-        await site.until(watched, "the Deployments exist")
+        await site.until(deployed_both, "the Deployments exist")
         await site.until(lambda: site.stalled("QuotaExceeded"), "the job is stalled", within=30)
         message = condition(await site.job() or {}, "Stalled")["message"]
         assert "exceeded quota: small, requested: pods=1, used: pods=2, limited: pods=2" in message
