@@ -31,7 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def job_harness(request: pytest.FixtureRequest) -> Iterator[JobHarness]:
-    """A `JobHarness` for one job, with the arguments of the test's mark `penstock`; shut down at the end."""
+    """A `JobHarness` for one job, with the arguments of the test's mark `penstock`. It is shut down at the end."""
     from penstock.testing import JobHarness
 
     settings: dict[str, Any] = {}
@@ -43,7 +43,9 @@ def job_harness(request: pytest.FixtureRequest) -> Iterator[JobHarness]:
 
 @pytest.fixture
 def operator_harness() -> Iterator[Callable[..., OperatorHarness]]:
-    """A function that creates an `OperatorHarness` for a process function. It may be called several times. All are closed at the end."""
+    """A function that creates an `OperatorHarness` for a process function. The function may be called several times. All harnesses are
+    closed at the end.
+    """
     from penstock.testing import OperatorHarness
 
     with ExitStack() as stack:

@@ -23,7 +23,7 @@ _OFFSET = 20_000
 QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.999)
 
 Wire = tuple[int, float, float, float, float, dict[int, int]]
-"""Encoded histogram: count, sum, sum of squares, min, max, buckets. It is a list after msgpack or JSON."""
+"""Encoded histogram: count, sum, sum of squares, min, max, buckets. After msgpack or JSON, the tuple is a list."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ _CONTROL = {ord(_SEPARATOR): "_", ord(_PAIR): "_"}
 
 
 class MetricKey(NamedTuple):
-    """The position of a metric within its subtask. `operator` is the uid, empty for the task's own metrics.
+    """The position of a metric within its subtask. `operator` is the operator's uid. It is empty for the task's own metrics.
 
     `groups`: the user scope. A pair with a value is a variable, and a pair with None is a plain group.
     """

@@ -7,7 +7,7 @@ A function gets its group from its runtime context:
         self.dropped = group.counter("droppedElements")
         group.gauge("watermark", lambda: self.watermark)
 
-The thread that runs the subtask updates the metrics. They are read at the end of an epoch.
+The thread that runs the subtask updates the metrics. Penstock reads the metrics at the end of an epoch.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Counter(Metric):
 class Gauge(Metric):
     """A value that a function returns when the metric is reported, at most once per epoch.
 
-    If the function raises, the gauge has no value, and one warning is logged. It never fails the job.
+    If the function raises, the gauge has no value, and one warning is logged. A gauge never fails the job.
 
     >>> Gauge(lambda: 3.5).get_value()
     3.5

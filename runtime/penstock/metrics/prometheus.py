@@ -5,9 +5,9 @@ Names follow Flink's reporter: `penstock_<scope>_<groups>_<name>`, with all scop
     penstock_taskmanager_job_task_numRecordsIn{job_id="…",job_name="…",task_name="…",subtask_index="0",…} 1234
     penstock_taskmanager_job_task_operator_MyMetrics_hits{…,operator_id="f-1",operator_name="Filter"} 3
 
-Two metrics never share a name by accident. Prometheus allows fewer characters than Penstock, so `a.b` and `a_b` would both
-become `a_b`. A name also cannot be a gauge and a summary at the same time. In such a case, the metric whose name needed no
-change keeps the name. The others get a suffix that is derived from their real name and type, so it is always the same.
+Two metrics never share a name by accident. Prometheus allows fewer characters than Penstock, so `a.b` and `a_b` would both become `a_b`. A
+name also cannot be a gauge and a summary at the same time. In such a case, the metric whose name needed no change keeps the name. The
+others get a suffix that is derived from their real name and type, so the suffix is always the same.
 """
 
 from __future__ import annotations

@@ -34,16 +34,16 @@ PER_SECOND = {
 
 _COPIES = 30
 _QUIET_SECONDS = 2.0
-"""Minimum age of the last report in seconds. If the report is older, rates treat the time since it as time without events."""
+"""If the last report is older than this number of seconds, rates treat the time since the report as time without events."""
 _QUIET_REPORTS = 2.5
-"""The same minimum age, in intervals between reports. The larger of both applies. A subtask reports once in each epoch, which can take many
-seconds.
+"""The same limit, as a number of intervals between reports. The larger of the two limits applies. A subtask reports once in each epoch,
+which can take many seconds.
 """
 
 
 @dataclass
 class _Counts:
-    """Counts that only grow. A copy of them is the base of a rate."""
+    """Counts that only grow. A copy of these counts is the base of a rate."""
 
     time: float
     io: dict[str, float] = field(default_factory=dict)
@@ -96,7 +96,7 @@ class SubtaskSeries:
         self._keep_copy(now)
 
     def set_gauges(self, values: Mapping[str, Scalar]) -> None:
-        """Set gauges of the subtask whose values come from elsewhere."""
+        """Set gauges of the subtask that are not part of its reports."""
         self._gauges.update(values)
 
     def io_total(self, name: str) -> float:

@@ -5,8 +5,8 @@ The store has two kinds of input. Each epoch's ack has a subtask's *report*: the
 TaskManager or a job, which other components set. Counts add up from the start of an attempt, as in Flink. The first
 report of a newer attempt starts at zero.
 
-Rates and percentiles cover the recent past. A subtask keeps a copy of its counts every few seconds, for about one
-minute. A rate is the difference to an old copy, so nothing has to be computed while the job runs.
+Rates and percentiles cover the recent past. A subtask keeps a copy of its counts every few seconds, for about one minute. A rate is the
+difference to an old copy. So rates are computed only when they are read.
 
 The store is thread-safe: the job's thread writes, and REST's threads read.
 """
@@ -144,7 +144,7 @@ class MetricStore:
                 self._jobs.setdefault(scope.job_id, _Job()).facts.update(facts)
 
     def set_gauges(self, scope: SubtaskScope, values: Mapping[str, Scalar]) -> None:
-        """Set values of a subtask that come from elsewhere. Values of a subtask without a report are ignored."""
+        """Set values of a subtask that are not part of its reports. Values of a subtask without a report are ignored."""
         with self._lock:
             job = self._jobs.get(scope.job_id, _Job())
             series = job.subtasks.get((scope.vertex_id, scope.subtask))
@@ -159,7 +159,7 @@ class MetricStore:
     # reading
 
     def values(self, scope: Scope) -> dict[str, Scalar]:
-        """Return the values by their REST names. They are empty for an unknown scope."""
+        """Return the values by their REST names. The result is empty for an unknown scope."""
         with self._lock:
             found = self._find(scope)
         return {} if found is None else found.values()

@@ -9,8 +9,8 @@ plain builtins for msgpack:
      "g": {key: value},                gauges
      "d": {key: histogram}}            distributions, see `histogram.Wire`
 
-Unchanged values can be omitted because no ack of an attempt is ever lost. An epoch with a missing ack has failed, and
-the attempt with it. A new attempt has a new `TaskMetrics`, whose first snapshot contains everything.
+Unchanged values can be omitted because no ack of an attempt is ever lost. If an ack is missing, the epoch and its attempt have failed. A
+new attempt has a new `TaskMetrics`, whose first snapshot contains everything.
 """
 
 from __future__ import annotations
@@ -69,10 +69,10 @@ class TaskMetrics:
         return group
 
     def register(self, key: MetricKey, metric: M) -> M:
-        """Register a metric under its key. If the name has a metric of the same type, return that metric.
+        """Register a metric under its key. If a metric of the same type already has this key, return that metric. A gauge replaces a gauge.
 
-        If the name has a metric of another type, log a warning. The new metric then works but is not reported, because a
-        metric must not fail a job.
+        If a metric of another type has this key, log a warning. The new metric then works but is not reported, because a metric must not
+        fail a job.
         """
         text = encode_key(key)
         known = self._metrics.get(text)
@@ -91,7 +91,7 @@ class TaskMetrics:
         return metric
 
     def snapshot(self) -> dict[str, dict[str, object]]:
-        """Return the changes since the last call, in the form that the module describes. It is empty without changes."""
+        """Return the changes since the last call, in the form that the module describes. The result is empty if nothing has changed."""
         sent = self._sent
         result: dict[str, dict[str, object]] = {}
         if self._names:

@@ -98,20 +98,20 @@ class ColumnBatch:
         return int(self.columns.num_rows)
 
     def column(self, name: str) -> pa.Array:
-        """Return one column. If the columns are not created yet, only this one is created. Raise KeyError if it does not exist."""
+        """Return one column. If the columns are not created yet, only this column is created. Raise KeyError if it does not exist."""
         return self.columns.column(name)
 
     def find(self, field: Field) -> pa.Array | None:
-        """Return the column of a field, by name or position, without creating the others; None if it does not exist."""
+        """Return the column of a field, by name or position, without creating other columns. Return None if the field does not exist."""
         index = self.schema.get_field_index(field) if isinstance(field, str) else field
         return self.column_at(index) if 0 <= index < len(self.schema) else None
 
     def column_at(self, index: int) -> pa.Array:
-        """Return the column at this position without creating the others."""
+        """Return the column at this position without creating other columns."""
         return self.columns.column(index)
 
     def select(self, indexes: Iterable[int]) -> pa.RecordBatch:
-        """Return the columns at these positions without creating the others. Raise IndexError if one does not exist."""
+        """Return the columns at these positions without creating other columns. Raise IndexError if a position does not exist."""
         return self.columns.select(list(indexes))
 
     @property
@@ -145,18 +145,18 @@ class ColumnBatch:
         )
 
     def joined(self, others: Sequence[ColumnBatch]) -> ColumnBatch:
-        """Return these records and those of the other batches, in order. The others must fit (`has_same_columns_as`)."""
+        """Return these records and those of the other batches, in order. Each of them must satisfy `has_same_columns_as`."""
         import pyarrow as pa
 
         columns = pa.concat_batches([self.columns, *(other.columns for other in others)])
         return ColumnBatch(columns, joined_timestamps([self, *others]), self.make_rows)
 
     def travels_as_columns(self, *, wanted: bool) -> bool:
-        """Return whether columns are the cheaper form for the transfer to another process. `wanted`: a receiver works on columns."""
+        """Return whether columns are the cheaper form for the transfer to another process. `wanted`: whether a receiver works on columns."""
         return True
 
     def changed_values(self) -> dict[str, Sequence[Any]]:
-        """Return the values that functions on rows see in fields whose columns have other values. This class has none."""
+        """Return by field the values that functions on rows see, for fields whose columns have other values. This class has no such fields."""
         return {}
 
     def approximate_bytes(self) -> int:

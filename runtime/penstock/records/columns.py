@@ -24,7 +24,7 @@ _UNFIT = (ValueError, TypeError, OverflowError, NotImplementedError)
 
 
 def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:
-    """Return every record as a dict of its fields. Times of a column in UTC are in `datetime.UTC`."""
+    """Return every record as a dict of its fields. Timestamps of a column in UTC have the zone `datetime.UTC`."""
     if not any(_is_in_utc(field.type) for field in columns.schema):
         rows: list[Any] = columns.to_pylist()
         return rows
@@ -33,7 +33,7 @@ def rows_as_dicts(columns: pa.RecordBatch) -> list[Any]:
 
 
 def rows_as_tuples(columns: pa.RecordBatch) -> list[Any]:
-    """Return every record as a tuple of its fields. Times of a column in UTC are in `datetime.UTC`."""
+    """Return every record as a tuple of its fields. Timestamps of a column in UTC have the zone `datetime.UTC`."""
     if not columns.num_columns:
         return [()] * columns.num_rows
     return list(zip(*map(_values, columns.columns), strict=True))
@@ -103,13 +103,14 @@ def _fields_of_dicts(values: list[Any]) -> dict[str, Sequence[Any]]:
 
 
 class ColumnsOf:
-    """The columns of the records of one stream. All records have the fields of the first one.
+    """The columns of the records of one stream. All records have the fields of the first record.
 
-    The boundaries of batches do not affect the result for a record. A record with other fields is therefore always
-    refused, and a column holds values of one Python type. A column that has only None gets the last type of its field.
+    The boundaries of batches do not affect the result for a record. To ensure this, a record with other fields is always refused, and a
+    column holds values of one Python type. A column that has only None gets the last type of its field.
 
     Args:
-        keeps_records: the columns are only read, and the records stay. A column may then lack the zone of a `time`, which it cannot hold.
+        keeps_records: the caller only reads the columns, and keeps the records. Columns may then omit the zone of a `time`, because Arrow
+            cannot store it.
     """
 
     def __init__(self, *, keeps_records: bool = False) -> None:
@@ -175,7 +176,7 @@ class ColumnsOf:
             raise _no_columns(error, batch.slice(0, 1).rows().values) from error
 
     def _whole(self, fields: dict[str, Sequence[Any]]) -> pa.RecordBatch | None:
-        """Return the columns of all records, or None if a field gets another type within them."""
+        """Return the columns of all records, or None if the type of a field changes between two records."""
         arrays, kinds = {}, {}
         for name, column in fields.items():
             known = self._kinds.get(name)

@@ -1,6 +1,6 @@
 """Fields of records: functions that read them from tuples, dicts, Rows, dataclasses and other objects, and replace them in a copy.
 
-A getter is chosen for the first record of a batch, so that the loop is a `map` over a C function.
+A getter is chosen for the first record of a batch, so that the loop over the batch is a `map` over a C function.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def getter_for(field: Field, sample: Any) -> Callable[[Any], Any]:
 
 
 def position_of(name: str) -> int | None:
-    """Return the position in a tuple's field name. The spellings are Flink's `f1` and `1`, and `_2`, which counts from 1.
+    """Return the position that a tuple's field name means. The spellings are Flink's `f1` and `1`, and `_2`, which counts from 1.
 
     >>> position_of("f1"), position_of("1"), position_of("_2"), position_of("name")
     (1, 1, 1, None)
@@ -85,7 +85,7 @@ def position_of(name: str) -> int | None:
 
 
 def field_of(selector: Any) -> Field | None:
-    """Return the field that a key selector reads, or None if it does more than that.
+    """Return the field that a key selector reads, or None if the selector does more than that.
 
     >>> field_of(itemgetter("id")), field_of(lambda v: v["id"])
     ('id', None)

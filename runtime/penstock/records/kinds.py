@@ -15,10 +15,9 @@ A numpy scalar has the kind of the equal Python value, and its column has that v
 | `datetime64` and `timedelta64` of nanoseconds | timestamp[ns], duration[ns] | |
 | `NaT` | null | None |
 
-Arrow itself would choose other types. From `int8` values it creates an int8 column, from `int8` and `int` values together
-an int64 column. `float16(1.5)` next to an `int` becomes 1. Arrow crashes if other numpy values follow a `datetime64`. For
-these reasons, Penstock never passes numpy values of several types to Arrow. An array keeps its element type, because an
-array of many values has only one type.
+Arrow itself would choose other types. It creates an int8 column from `int8` values, and an int64 column from a mix of `int8` and `int`
+values. `float16(1.5)` next to an `int` becomes 1. Arrow crashes if other numpy values follow a `datetime64`. For these reasons, Penstock
+never passes numpy values of several types to Arrow. An array keeps its element type, because an array of many values has only one type.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _WIDEST: dict[type, tuple[Any, Any]] = {
     np.uint64: (np.uint64, np.uint64),
     np.bool_: (np.bool_, bool),
 }
-"""Element type of the column of each numpy number, and its kind."""
+"""Element type of the column, and kind, by the type of a numpy number."""
 _NESTED = (list, tuple, dict)
 _TIMES = (np.datetime64, np.timedelta64)
 _WITH_DTYPE = (*_TIMES, np.ndarray)
@@ -59,10 +58,10 @@ _LARGEST = 8
 
 
 def kind_of(value: Any) -> Any:
-    """Return the kind of a value that is not None. "large" is an integer below the range of 64 bits."""
+    """Return the kind of a value that is not None. The kind "large" means an integer below the range of 64 bits."""
     kind = _kind_of_type(type(value))
     if kind is int and value > INT_MAX:
-        return np.uint64  # the only column type that can hold it
+        return np.uint64  # the only column type that can hold the value
     if kind is datetime:
         return datetime, value.tzinfo
     if kind in _WITH_DTYPE:
@@ -77,8 +76,7 @@ def column_and_kind(values: Sequence[Any], known: Any = None) -> tuple[pa.Array,
         known: the last kind of the field.
 
     Raises:
-        ValueError, TypeError, OverflowError, NotImplementedError: the values have no common column. Parts of them may
-            have one.
+        ValueError, TypeError, OverflowError, NotImplementedError: the values have no common column. Parts of the values may have one.
     """
     import pyarrow as pa
 
@@ -115,7 +113,7 @@ def column_and_kind(values: Sequence[Any], known: Any = None) -> tuple[pa.Array,
             raise
         large = pa.array(values, pa.uint64())
         if min(value for value in values if value is not None) <= INT_MAX:
-            raise  # there are integers of both kinds
+            raise  # some of the integers have the kind `int`
         return large, np.uint64
 
 
@@ -134,7 +132,7 @@ def wide(columns: pa.RecordBatch) -> pa.RecordBatch:
             continue
         try:
             array = pc.cast(columns.column(index), to)
-        except pa.ArrowInvalid:  # Python does not have these times, either
+        except pa.ArrowInvalid:  # Python cannot represent these times either
             continue
         columns = columns.set_column(index, field.with_type(to), array)
     return columns
@@ -142,7 +140,7 @@ def wide(columns: pa.RecordBatch) -> pa.RecordBatch:
 
 @cache
 def _wide_types() -> dict[int, Callable[[Any], pa.DataType]]:
-    """Return a function for each id of a type that may be narrow. The function returns the type that holds all its values."""
+    """Return, for each id of a type that may be narrow, a function. It returns the wide type that holds all values of the narrow type."""
     import pyarrow as pa
 
     integers = (pa.int8(), pa.int16(), pa.int32(), pa.uint8(), pa.uint16(), pa.uint32())
@@ -160,7 +158,7 @@ def _are_large(values: Sequence[Any]) -> bool:
 
 
 def _only_kind(types: set[type], values: Sequence[Any]) -> Any:
-    """Return the kind of all values except None, or None if they have several.
+    """Return the kind of all values except None, or None if the values have several kinds.
 
     Args:
         types: the types of the values.
@@ -257,7 +255,7 @@ def _python_scalar(value: np.generic) -> Any:
     if isinstance(value, _TIMES):
         if np.isnat(value):
             return None
-        found = value.item()  # an int, if Python does not have the time
+        found = value.item()  # `item` returns an int if Python cannot represent the time
         return value if isinstance(found, int) else found
     return value.item() if value.dtype.kind in "US" or _is_plain_number(value.dtype) else value
 
@@ -267,7 +265,7 @@ def _is_plain_number(dtype: np.dtype[Any]) -> bool:
 
 
 def _may_hold_numpy(values: Sequence[Any]) -> bool:
-    """Return whether lists or dicts may hold numpy values. msgspec finds them fastest, because it cannot encode them."""
+    """Return whether lists or dicts may hold numpy values. The fastest check uses msgspec, which cannot encode numpy values."""
     try:
         _encode(values)
     except Exception:  # numpy's values, and others that msgspec cannot encode

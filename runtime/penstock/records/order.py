@@ -6,7 +6,7 @@ batches. It is the order of Java's `Double.compare`, which Flink uses, and of Sp
 * -0.0 is less than 0.0;
 * NaN is greater than every other number. So `max` is NaN if any value is NaN, and `min` is NaN only if all values are.
 
-If values are equal but have different types, such as 1 and 1.0, the first one is kept.
+If values are equal but have different types, such as 1 and 1.0, the first value is kept.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _sign(value: Any) -> float:
 def python_numbers(values: list[Any]) -> list[Any]:
     """Return the values with each numpy number and numpy bool replaced by the equal Python number.
 
-    numpy's integers overflow, while Python's grow. A sum of `float32` has only 32 bits.
+    numpy's integers overflow, and Python's do not. A sum of `float32` values has only 32 bits.
 
     >>> python_numbers([np.int8(100), 5, None])
     [100, 5, None]

@@ -1,6 +1,6 @@
 """The web application: routes, token, errors, OpenAPI.
 
-Every path exists twice, as `/jobs` and as `/v1/jobs`, because Flink's clients use either. OpenAPI shows it once.
+Every path exists twice, as `/jobs` and as `/v1/jobs`, because Flink's clients use either. OpenAPI shows each path once.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PROBES = frozenset({"/healthz", "/readyz"})
 OPEN = PROBES | {"/", "/login", "/logout", "/session", "/favicon.ico"}
-"""Paths that need no token: probes have none, and the page prompts the user for it."""
+"""Paths that need no token: probes do not send a token, and the page asks the user for the token."""
 PAGE = "/ui/"
 """Path of the page's files, which are the same for all users."""
 
@@ -33,7 +33,8 @@ def is_open(path: str) -> bool:
 
 
 def check_origin(method: str, headers: Mapping[str, str]) -> None:
-    """Refuse requests that a page of another site sends through a browser. An API without a token has no other protection against them.
+    """Refuse requests that a page of another site sends through a browser. An API without a token has no other protection against such
+    requests.
 
     Raises:
         Forbidden: the request changes something, and its `Origin` differs from the requested host.
@@ -50,10 +51,11 @@ def check_origin(method: str, headers: Mapping[str, str]) -> None:
 
 
 class AllowedHosts:
-    """Host names that requests may use. IP addresses, which cannot be rebound, `localhost` and this machine's name are always allowed.
+    """Host names that requests may use. `localhost`, this machine's name and IP addresses are always allowed. DNS rebinding needs a host
+    name, so IP addresses are safe.
 
     Args:
-        names: further names. `*.example.com` allows all names below it, and `*` allows all names.
+        names: further names. `*.example.com` allows all names below `example.com`, and `*` allows all names.
     """
 
     def __init__(self, names: Iterable[str] = ()) -> None:

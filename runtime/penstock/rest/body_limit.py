@@ -15,7 +15,9 @@ MAX_BODY_BYTES = 64 << 10
 """Maximum size of a body in bytes. The largest body that Penstock's clients send contains a few hundred names."""
 MAX_TOKEN_BODY_BYTES = 4 << 10
 PROGRAM_BYTES = 256 << 20
-"""Maximum size in bytes of a program for a session cluster, with the values of its collections. It is read only after authentication."""
+"""Maximum size in bytes of a program for a session cluster, with the values of its collections. The program is read only after
+authentication.
+"""
 UPLOAD_BYTES = (512 << 20) + (64 << 10)
 """Maximum size in bytes of a form with a program for a session cluster. Starlette keeps large files on disk."""
 _LIMITS = {

@@ -1,9 +1,9 @@
 """HTTP connections with limits, so that an unauthenticated client cannot exhaust them: their number and their idle time are bounded.
 
-A connection has 10 s in total to send the head of a request. It may pause for 10 s between two parts of a body.
-The TLS handshake has the same limit. A connection in its handshake counts as one that waits for a request.
-A listener holds a bounded number of connections, below the limit of open files. At that number, it closes the oldest connection that
-waits for a request. If all connections have requests in progress, it closes the new one.
+A connection has 10 s in total to send the head of a request. It may pause for 10 s between two parts of a body. The TLS handshake has the
+same limit. A connection in its handshake counts as one that waits for a request. A listener holds a bounded number of connections, below
+the limit of open files. At that number, it closes the oldest connection that waits for a request. If all connections have requests in
+progress, it closes the new connection.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Connections:
         return make
 
     def admit(self, protocol: Bounded) -> bool:
-        """Record a new connection. Return False if the limit is reached."""
+        """Record a new connection. At the limit, close the oldest connection that waits for a request. If none waits, close the new
+        connection and return False.
+        """
         if len(self._open) >= self.limit:
             waiting = next((other for other in self._open if other.awaits_request), None)
             self.close(waiting or protocol, "too many connections are open")
@@ -102,7 +104,7 @@ class BoundedProtocol(H11Protocol):
         self._connections = connections
         self._silence: asyncio.TimerHandle | None = None
         self.handshake: Bounded | None = None
-        """TLS handshake after which this connection began. The connection replaces it in the count of open connections."""
+        """TLS handshake after which this connection began. In the count of open connections, the connection replaces the handshake."""
 
     @property
     def awaits_request(self) -> bool:
@@ -127,7 +129,7 @@ class BoundedProtocol(H11Protocol):
         super().data_received(data)
         state = self.conn.their_state
         if state is h11.IDLE and self.conn.trailing_data[0]:
-            self._expect_more()  # after a part of a head, the time since its first byte counts
+            self._expect_more()  # the time limit for a head starts with the head's first byte
         elif state is h11.SEND_BODY:
             self._expect_no_more()
             self._expect_more()

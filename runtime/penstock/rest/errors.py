@@ -81,7 +81,9 @@ def http_status(error: PenstockError) -> int:
 
 
 def error_lines(error: PenstockError) -> list[str]:
-    """Return the lines of the response: the message, and if they are known the operator, the line of the program and the remedy, without secrets."""
+    """Return the lines of the response without secrets: the message, then the operator, the line of the program and the remedy, if they are
+    known.
+    """
     lines = [error.message]
     if error.operator:
         lines.append(f"operator: {error.operator}")

@@ -110,9 +110,10 @@ class Vertex:
 
 @dataclass(frozen=True)
 class Edge:
-    """Edge from an operator to the next one, in the same vertex if it `is_chained`. `vertex_id`: vertex of the operator that emits.
+    """Edge from an operator to the next operator. `is_chained`: both are in the same vertex. `vertex_id`: vertex of the operator that
+    emits.
 
-    `side_tag`: the side output that it carries, None for the main output.
+    `side_tag`: the side output that the edge carries. None means the main output.
     """
 
     uid: str
@@ -128,8 +129,8 @@ class Edge:
 class Progress:
     """Progress of the job. `records`: number of records that sources have read since the start of the attempt.
 
-    `watermark`: lowest watermark of any subtask, None means none yet. `lag`: available records or bytes that are not yet read,
-    None means that the sources do not know it.
+    `watermark`: lowest watermark of all subtasks. None means no watermark yet. `lag`: available records or bytes that are not yet read.
+    None means that the sources do not know the lag.
     """
 
     epoch: int = 0
@@ -167,7 +168,7 @@ class Rescale:
 
 @dataclass(frozen=True)
 class JobStart:
-    """Start of an attempt, or its failure. Times in ms. `steps`: descriptions, each with its start time.
+    """Start of an attempt, successful or failed. Times in ms. `steps`: descriptions, each with its start time.
 
     `restored_from`: directory of a checkpoint or savepoint, empty means no state. `failure`: empty if the attempt runs.
     """
@@ -363,7 +364,7 @@ OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]
 
 @dataclass(frozen=True)
 class Operation:
-    """Long action that was requested. An empty `failure` means success, once it is done."""
+    """Long action that was requested. After the action is done, an empty `failure` means success."""
 
     id: str
     kind: OperationKind

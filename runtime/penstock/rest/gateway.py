@@ -29,19 +29,19 @@ class Programs(Protocol):
 
         Args:
             content: bytes that `penstock.jobmanager.process.master.shipping` created.
-            penstock, python: versions that created them.
+            penstock, python: versions of Penstock and Python that created the bytes.
         """
         ...
 
     def outcome(self, job_id: str) -> models.ProgramOutcome: ...
 
     def results(self, job_id: str, start: int) -> models.ProgramResults:
-        """Return the records of `execute_and_collect` from a number on. Wait up to one second for the first one."""
+        """Return the records of `execute_and_collect` from the record number `start` on. Wait up to one second for the first record."""
         ...
 
 
 class Jars(Protocol):
-    """Programs that clients upload to a session cluster and start. The name is that of Flink's paths; a program is Python code."""
+    """Programs that clients upload to a session cluster and start. The name "jar" comes from Flink's paths. A program is Python code."""
 
     def upload(self, name: str, content: bytes) -> facts.Jar:
         """Store a program.
@@ -66,8 +66,8 @@ class Jars(Protocol):
         ...
 
     def output(self, job_id: str, start: int, most: int, *, log: bool) -> LogPart:
-        """Return a part of what a job's program has printed, or of its log, as `ClusterGateway.read_log` does. Raise `NotFound` if it is not
-        kept.
+        """Return a part of a program's output, or of its log, in the same way as `ClusterGateway.read_log`. Raise `NotFound` if the text is
+        not kept.
         """
         ...
 
@@ -100,11 +100,11 @@ class ClusterGateway(Protocol):
         ...
 
     def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]:
-        """Return the logs and the standard output of a TaskManager, or of the JobManager for None.
+        """Return the logs and the standard output of a TaskManager. None means the JobManager.
 
         Raises:
             NotFound: the TaskManager does not exist.
-            Unavailable: it does not respond.
+            Unavailable: the TaskManager does not respond.
         """
         ...
 
@@ -119,7 +119,7 @@ class ClusterGateway(Protocol):
         ...
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
-        """Sample the threads of a TaskManager's Python workers, or of the JobManager's process for None.
+        """Sample the threads of a TaskManager's Python workers. None means the JobManager's process.
 
         Args:
             seconds: duration of the sampling and of the call. 0 means one sample.
@@ -127,16 +127,16 @@ class ClusterGateway(Protocol):
 
         Raises:
             NotFound: the TaskManager does not exist.
-            Unavailable: it does not respond.
+            Unavailable: the TaskManager does not respond.
         """
         ...
 
     def edge_records(self, task_manager: str, question: EdgeQuestion) -> Sequence[EdgeRecord]:
-        """Wait for records on an edge of the job graph in the tasks of a TaskManager, and return the last ones.
+        """Wait for records on an edge of the job graph in the tasks of a TaskManager, and return the last records.
 
         Raises:
             NotFound: the TaskManager does not exist.
-            Unavailable: it does not respond.
+            Unavailable: the TaskManager does not respond.
         """
         ...
 
@@ -157,7 +157,9 @@ class ClusterGateway(Protocol):
     def job(self, job_id: str) -> facts.Job: ...
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
-        """Return counts, summary and history, newest first. `penstock.checkpoint.coordinator.statistics` creates them."""
+        """Return counts, summary and history. The history has the newest checkpoint first. `penstock.checkpoint.coordinator.statistics`
+        creates them.
+        """
         ...
 
     def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
@@ -187,7 +189,7 @@ class ClusterGateway(Protocol):
         ...
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
-        """Stop the job with a savepoint. `drain`: fire all windows and timers first. If it fails, the job keeps running."""
+        """Stop the job with a savepoint. `drain`: fire all windows and timers first. If the stop fails, the job keeps running."""
         ...
 
     def cancel(self, job_id: str) -> None:
@@ -195,7 +197,7 @@ class ClusterGateway(Protocol):
         ...
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
-        """Change the parallelism of the running job. If it fails, the parallelism stays the same."""
+        """Change the parallelism of the running job. If the rescale fails, the parallelism stays the same."""
         ...
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str: ...

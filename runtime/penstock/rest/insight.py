@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class JobInsight(Protocol):
     """Data of a job for the dashboard.
 
-    In all methods, an unknown job id raises `rest.errors.NotFound`. Several threads may call them at once.
+    In all methods, an unknown job id raises `rest.errors.NotFound`. Several threads may call the methods at once.
     """
 
     def past_checkpoints(self, job_id: str) -> Sequence[facts.PastCheckpoint]:
@@ -21,7 +21,7 @@ class JobInsight(Protocol):
         ...
 
     def metric_history(self, job_id: str, vertex_id: str | None) -> facts.MetricHistory:
-        """Return the samples of a vertex, by the engine's id, or of the job for None. They cover about the last hour."""
+        """Return the samples of a vertex, by the engine's id. None means the samples of the job. The samples cover about the last hour."""
         ...
 
     def connectors(self, job_id: str) -> facts.Connectors: ...
@@ -48,12 +48,12 @@ class JobInsight(Protocol):
         """Return the entries of one key, or the first entries, in the newest checkpoint.
 
         Args:
-            uid: uid of the operator. None means the only operator with such a state.
+            uid: uid of the operator. None means the only operator with a state of this name.
             key: key as JSON or as text.
 
         Raises:
             NotFound, StateNotFound: there is no checkpoint, or it does not contain the state.
-            BadRequest: several operators have such a state, or it is too large to be read here.
+            BadRequest: several operators have a state of this name, or the state is too large to be read here.
         """
         ...
 

@@ -31,7 +31,7 @@ class Listener:
         self._woken, self._wakes = socket.socketpair()
 
     def wait_for_client(self, timeout_s: float) -> bool:
-        """Wait for a connection, at most `timeout_s` seconds. Return False if the listener was closed before."""
+        """Wait for a connection, at most `timeout_s` seconds. Return False only if the listener was closed during the wait."""
         with self._woken, selectors.DefaultSelector() as selector:
             selector.register(self.socket, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
@@ -41,7 +41,9 @@ class Listener:
         return not is_closed
 
     def close(self) -> None:
-        """End the wait for a client. The socket then belongs to the server, or is closed if no server was started. It may be called twice."""
+        """End the wait for a client. The socket then belongs to the server, or is closed if no server was started. The method may be called
+        twice.
+        """
         self._wakes.close()
 
 

@@ -1,4 +1,4 @@
-"""The update of metrics that are derived from facts, before they are read."""
+"""Updates of the metrics that are derived from facts. The readers of metrics call these functions first."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log lines as records: in both formats of Penstock (`common.logs.log_format`), and in that of JVMs. Pure."""
+"""Log lines as records: in both formats of Penstock (`common.logs.log_format`), and in the format of JVMs. The functions are pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""New records in the logs of a cluster since the last call: of the JobManager's process and of each TaskManager.
+"""New log records since the last call, from the logs of the JobManager's process and of each TaskManager.
 
-It reads the same files as REST, so log levels, format and masked secrets are the same, and workers need no additional work. Records
-that a full file drops before they are read are lost.
+The module reads the same files as REST. So log levels, format and masked secrets are the same, and workers need no additional work. If a
+full file drops records before they are read, these records are lost.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LogTails:
         """Return new records in order of their times. The last record of a file is delayed by one call, because lines may follow.
 
         Args:
-            last: whether no other call follows.
+            last: whether this is the last call.
         """
         found: list[LogEntry] = []
         for task_manager in (None, *self._registered_task_managers()):

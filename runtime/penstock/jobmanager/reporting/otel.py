@@ -1,8 +1,8 @@
 """Metrics and traces for an OpenTelemetry collector, by OTLP over HTTP: the reporters named `otel`.
 
-The name of a metric is `penstock.<scope>.<groups>.<name>`, with all variables as attributes, as in Prometheus. A distribution is a
-gauge with an attribute `quantile`, and its `.count` and `.sum`. If a setting is missing, OpenTelemetry's environment variables apply
-(`OTEL_EXPORTER_OTLP_HEADERS` for a token, `…_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`).
+The name of a metric is `penstock.<scope>.<groups>.<name>`, with all variables as attributes, as in Prometheus. A distribution is a gauge
+with an attribute `quantile`, and two more metrics, `.count` and `.sum`. If a setting is missing, OpenTelemetry's environment variables
+apply (`OTEL_EXPORTER_OTLP_HEADERS` for a token, `…_CERTIFICATE`, `OTEL_RESOURCE_ATTRIBUTES`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _first(entry: tuple[tuple[str, bool], Any]) -> tuple[str, bool]:
 
 
 def _values(scope: ScopeReadings) -> Iterator[tuple[str, bool, dict[str, str], float]]:
-    """Yield the name, whether the value only grows, the attributes and the value. Values that are not numbers are left out."""
+    """Yield each value as (name, whether the value only grows, attributes, value). Values that are not numbers are left out."""
     for reading in scope.readings:
         labels = labels_of(scope, reading)
         parts = ("penstock", *scope_parts(scope, reading), *(g for g, _ in reading.key.groups), reading.key.name)
@@ -110,7 +110,7 @@ def _number(value: float) -> float:
 
 
 def plain_text(text: str) -> str:
-    """Replace invalid Unicode in a text, because protobuf refuses it. File names may contain some."""
+    """Replace invalid Unicode in a text, because protobuf refuses it. File names may contain invalid Unicode."""
     return text.encode(errors="replace").decode()
 
 

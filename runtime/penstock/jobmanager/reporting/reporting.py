@@ -57,7 +57,7 @@ class Reporting:
         self._threads += [self._thread(self._report_logs, chosen) for chosen in logs]
 
     def close(self) -> None:
-        """Make a last report, then stop. Wait for both."""
+        """Let each reporter send a last report and stop. Wait at most `PATIENCE_S` for all of them."""
         self._ended.set()
         until = time.monotonic() + PATIENCE_S
         for thread in self._threads:

@@ -1,4 +1,4 @@
-"""Spans of a job's history: checkpoints, starts and rescales. Each is reported once, after its end."""
+"""Spans of a job's history: checkpoints, starts and rescales. Each span is reported once, after its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from penstock.metrics.reporter import Span
 from penstock.rest.facts import JobStart, Rescale
 
 CHECKPOINT, START, RESCALE = "Checkpoint", "JobInitialization", "Rescale"
-"""Names of spans. The first two are Flink's."""
+"""Names of spans. The first two names are Flink's."""
 BEFORE_START = "last snapshot, and end of the attempt"
 """Name of a step of a rescale."""
 

@@ -21,10 +21,10 @@ from penstock.state.peek.stored import NotPeekable, Peeked
 from penstock.taskmanager.look_up import LookUp, LookUpAnswer, decode_look_up_answer, encode_look_up
 
 MAX_PENDING = 16
-"""Maximum number of pending lookups of one task. A task that hangs does not use the capacity of the others."""
+"""Maximum number of pending lookups of one task. So a task that hangs does not use the capacity of other tasks."""
 MAX_PENDING_OF_JOB = 8 * MAX_PENDING
 PATIENCE_S = 2.0
-"""Timeout in seconds. A task responds between two batches. A task without a response by then runs a slow function, or hangs."""
+"""Timeout in seconds. A task responds between two batches. If it does not respond in time, it runs a slow function or hangs."""
 _AGAIN = "retry in a moment, or ask with consistency=checkpoint"
 
 

@@ -37,7 +37,7 @@ END_PATIENCE_S = 3.0
 
 
 class PipelinedRunner(SparkRunner):
-    """Runner that places tasks like the batched runner, after which rows flow continuously.
+    """Runner that places tasks like the batched runner. Rows then flow continuously.
 
     The Spark job's input contains the first epoch's command, so a task that cannot reach the JobManager fails the job in the usual way.
     """
@@ -211,7 +211,7 @@ class PipelinedRunner(SparkRunner):
                     failed = failed or JobFailed(item.failure, item.host)
                     hangs = hangs or item.failure.kind == STEP_TIMEOUT
         if failed is None and not self._has_failed and isinstance(self._job_error, JobFailed):
-            return self._job_error  # a worker that crashed in `close` cannot report it itself
+            return self._job_error  # a worker that crashed in `close` cannot report the crash itself
         if failed is None and job.is_alive() and not self._has_failed:
             log.warning("not all functions of job %s were closed before the timeout", attempt.job_id)
         return failed

@@ -1,4 +1,4 @@
-"""The interface of runners, which execute epochs. The JobMaster and the tasks do not depend on its implementation."""
+"""The interface of runners, which execute epochs. The JobMaster and the tasks do not depend on the implementation."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Attempt:
     graph: JobGraph | None = None
     """Graph with the names of operators, for messages about a worker that died and cannot report them."""
     closing_s: float = 10.0
-    """Time in seconds for its tasks to close all their functions at the end. Levels and operators close one after the
-    other. The task itself detects a single function that is too slow (`taskmanager.watching.watchdog`).
+    """Time in seconds for the attempt's tasks to close all their functions at the end. Levels and operators close one after the other. The
+    task itself detects a single function that is too slow (`taskmanager.watching.watchdog`).
     """
 
 
@@ -90,7 +90,7 @@ class Runner(Protocol):
         ...
 
     def place(self, count: int) -> None:
-        """Hold `count` slots from now on, the current ones if possible.
+        """Hold `count` slots from now on. If possible, keep the current slots.
 
         Raises:
             NotEnoughSlots: fewer slots are available. Nothing has changed.

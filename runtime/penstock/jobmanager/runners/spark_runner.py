@@ -53,7 +53,9 @@ KILL_PATIENCE_S = 30.0
 WHEREABOUTS_S = 12.0
 """Time in seconds for which a task's location report is valid. A task repeats it every 5 s."""
 CRASH_S = 5.0
-"""Time in seconds for Spark to report the cause of a Python worker's death, while tasks of the job have not ended."""
+"""Time in seconds to wait for Spark's report of the cause of a Python worker's death. The wait also ends when all tasks of the job have
+ended.
+"""
 POLL_S = 0.1
 """Maximum delay in seconds of Spark's report of a task's end."""
 KILLED_S = 1.0
@@ -89,7 +91,7 @@ class SparkRunner:
         self._failed: LevelAck | None = None
         """Acknowledgement of a task that reports a hang before the end of its epoch."""
         self._holds_tasks = False
-        """Whether the last epoch has succeeded, so that functions must be closed."""
+        """Whether the last epoch has succeeded. If so, the workers hold functions that must be closed."""
         self.on_wait: Callable[[], None] | None = None
         self.more_slots: Callable[[int], object] | None = None
         """Function that starts workers of a local cluster. None means that workers are started elsewhere."""
@@ -99,7 +101,7 @@ class SparkRunner:
         self._functions: Any = None
         self._broadcast: Any = None
         self.bundle: Path | None = None
-        """Bundle of the program, which its workers need. None means that they have the code of the program."""
+        """Bundle of the program for the workers. None means that the workers already have the code of the program."""
         self._sent_bundle: Any = None
         self._executors_with_workers: set[str] = set()
         """Locations of executors that keep the Python workers of this job."""
@@ -257,7 +259,7 @@ class SparkRunner:
             raise epoch_lost(gone, self._killed(executor.host))
 
     def _killed(self, host: str) -> MemoryKill | None:
-        """Return the recent out-of-memory kill on the host. A TaskManager that was lost with it cannot report it."""
+        """Return the recent out-of-memory kill on the host. A TaskManager that is lost in the kill cannot report the kill."""
         registry, deadline = self._cluster.registry, time.monotonic() + KILLED_S
         while (kill := registry.killed_on(host)) is None and registry.is_at(host) and time.monotonic() < deadline:
             time.sleep(POLL_S)
@@ -308,7 +310,7 @@ class SparkRunner:
             watch.join()
 
     def _epoch_error(self, error: Exception) -> EpochFailed:
-        """Convert Spark's error, and add a recent out-of-memory kill. Spark may notice a lost executor before the watch does."""
+        """Convert Spark's error, and add a recent out-of-memory kill. Spark may notice a lost executor before `_watch` does."""
         hosts = {slot.executor.host for slot in self._placement}
         kill = next(filter(None, map(self._cluster.registry.killed_on, sorted(hosts))), None)
         return epoch_lost(_cause(error), kill)
@@ -333,8 +335,8 @@ class SparkRunner:
     def _watch(self, group: str, ended: threading.Event, lost: list[EpochFailed]) -> None:
         """End the Spark job when one of its executors is lost.
 
-        Spark would not treat it as a failure of the task. It would wait for the executor until the locality wait ends,
-        and then start the task on an executor without its state.
+        Spark would not treat the loss as a failure of the task. It would wait for the executor until the locality wait ends, and then start
+        the task on an executor without its state.
         """
         while not ended.wait(CHECK_INTERVAL_S):
             try:
@@ -347,7 +349,9 @@ class SparkRunner:
                 return
 
     def end_attempt(self) -> None:
-        """End the attempt. Tasks of this runner end with their epoch, but the workers hold their objects until these are closed."""
+        """End the attempt. Tasks of this runner end with their epoch, but the workers hold the tasks' objects until the functions are
+        closed.
+        """
         attempt, holds_tasks = self._attempt, self._holds_tasks
         self._holds_tasks = False
         if attempt is None or not holds_tasks or self._cancelled.is_set():

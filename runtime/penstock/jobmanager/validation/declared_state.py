@@ -1,13 +1,13 @@
 """Checks of the states that functions declare. An invalid job is refused while it is built, before anything is accepted, claimed or
 written.
 
-Functions declare their states in `open`, which belongs to the tasks. It may connect to databases, load models, or need resources that
-only a worker has. So this module reads the code of `open` and does not call it (`open_method`). It passes the declarations to a
-runtime context like that of the tasks, which refuses the same states. It also checks the states that operators declare themselves (the
-contents of a window), and the types of keys. The tasks still refuse any state that is not visible here.
+Functions declare their states in `open`, which belongs to the tasks. It may connect to databases, load models, or need resources that only
+a worker has. So this module reads the code of `open` and does not call it (see `open_method`). It passes the declarations to a runtime
+context that refuses the same states as the context of a task. It also checks the states that operators declare themselves (for example the
+contents of a window), and the types of keys. Tasks still refuse invalid states that this module cannot see.
 
-The same declarations show whether the type of a snapshot's state has changed in the program (`check_stored_states`).
-`unseen_states` lists the functions that could not be checked, so that users do not assume that they are compatible.
+The same declarations show whether the type of a snapshot's state has changed in the program (`check_stored_states`). `unseen_states` lists
+the functions that could not be checked. So users do not assume that the states of these functions are compatible.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def check_stored_states(graph: JobGraph, manifest: Manifest) -> None:
     An operator without keyed state in the snapshot reads nothing, so its states may have any type.
 
     Raises:
-        StateSchemaIncompatible: another kind or type. The error shows both.
+        StateSchemaIncompatible: a declared state has another kind or type than the stored state. The error shows both.
     """
     stored = {info.uid: info.states for info in manifest.operators if _has_rows(manifest, info.uid)}
     for node in graph.operators:
@@ -108,7 +108,7 @@ def unseen_states(graph: JobGraph, manifest: Manifest) -> list[dict[str, str]]:
 
 
 def declared_states(node: OperatorNode) -> tuple[set[str], bool]:
-    """Return the names of the states that the operator's functions declare, and whether these are known to be all."""
+    """Return the names of the states that the operator's functions declare, and whether the list is certainly complete."""
     names, is_complete = set(), True
     for function in map(_unwrapped, node.operation.user_functions()):
         names |= {attribute.descriptor.name for attribute in state_attributes(function)}
@@ -134,7 +134,9 @@ def _call_getter(context: RuntimeContextImpl, getter: str, descriptor: StateDesc
         getattr(context, getter)(descriptor)
     except PenstockError:
         raise
-    except Exception as error:  # this does not refuse the job: a task in which the same error occurs reports it
+    except (
+        Exception
+    ) as error:  # the check does not refuse the job: if the error also occurs in a task, the task reports it
         logger.info("state %r is only known at run time: %r", descriptor.name, error)
 
 

@@ -1,13 +1,13 @@
-"""The code of a function's `open`, read instead of called: the states that it declares, and the places where it may declare more.
+"""A reader of the code of a function's `open`. It finds the states that `open` declares, and the places where `open` may declare more.
 
 The reader follows the statements that `open` always executes, from the first one on. It understands calls of the runtime context for
 states, and descriptors that are made from names, constants, types and attributes. It calls no user code. A statement that would need a
 call is skipped, and reading ends at a branch. Skipped statements that have access to the runtime context are recorded, because they may
 declare states.
 
-A call of `open` in a temporary process would find all states. It is not done, because `open` belongs to the tasks. It connects to
-databases, joins consumer groups and loads models. It would do so under the names and permissions of the job that is still running
-while its successor is checked.
+A call of `open` in a temporary process would find all states. Penstock does not do this, because `open` belongs to the tasks. It may
+connect to databases, join consumer groups and load models. It would do so with the names and permissions of the previous job, which still
+runs during the check of its successor.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class OpenMethod:
                 descriptor = self._value(_argument(value))
             except PenstockError:
                 raise
-            except Exception:  # any error here means that the value is unknown, and is not a refusal
+            except Exception:  # any error here means that the value is unknown. It does not refuse the job
                 descriptor = None
             self._forget(statement)
             if getter is not None and isinstance(descriptor, StateDescriptor):
@@ -120,7 +120,9 @@ class OpenMethod:
         return bases > len(inherited) or not all(map(self._inherits_ours, inherited))
 
     def _inherits_ours(self, name: str) -> bool:
-        """Return whether `super()` finds under this name nothing, or a method of Penstock. Penstock's methods change no user attributes."""
+        """Return whether the method of this name that `super()` finds is Penstock's, or does not exist. Penstock's methods change no
+        attributes of the user.
+        """
         classes = type(self._function).__mro__
         definer = next(i for i, cls in enumerate(classes) if "open" in vars(cls))
         found = next((vars(cls)[name] for cls in classes[definer + 1 :] if name in vars(cls)), None)
@@ -239,7 +241,7 @@ def _is_super(node: ast.AST) -> bool:
 
 
 def _is_inherited(node: ast.AST | None) -> bool:
-    """Return whether the code is `super().open(…)`, which was checked to be Penstock's."""
+    """Return whether the code calls a method of `super()`. The caller has checked that it is Penstock's method."""
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_super(node.func.value)
 
 
@@ -255,5 +257,5 @@ def _closure(method: FunctionType) -> dict[str, Any]:
 
 
 def _never_called(*arguments: Any) -> Any:
-    """Replace a user's function in a descriptor. It is never called, because nothing is reduced here."""
+    """Stand in for a user's function in a descriptor. This function is never called, because the check reduces no values."""
     raise AssertionError(arguments)

@@ -1,4 +1,4 @@
-"""Checks of sources and sinks against the settings of their job: its checkpoints, and its other sinks."""
+"""Checks of sources and sinks against the job's checkpoint settings and against the job's other sinks."""
 
 from __future__ import annotations
 

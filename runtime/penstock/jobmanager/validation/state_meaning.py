@@ -1,7 +1,7 @@
 """A comparison of the meaning of each operator's state in a snapshot and in the program. It reads no state file.
 
-Snapshots before manifest format 3 have no descriptions. Their state is assumed to mean the same as in the program, unless the
-manifest shows a contradiction. The report says so.
+Snapshots before manifest format 3 have no descriptions. The comparison assumes that their state means the same as in the program, unless
+the manifest shows a contradiction. The report mentions this assumption.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _CLOCKS = frozenset(
     {"window-watermark", "window-removed-until", "interval-join-watermark", "process-watermark", "watermark-generator"}
 )
-"""Operator states that every snapshot has: the event time of an operator. Their loss loses no data."""
+"""Operator states with the event time of an operator. Every snapshot has them. If a restore drops them, no data is lost."""
 
 
 @dataclass(frozen=True)
 class StateChange:
-    """Difference that the restore handles and that a user must know. `operator` is its name, or "" for all."""
+    """Difference that the restore handles and that a user must know. `operator` is the operator's name, or "" for all operators."""
 
     operator: str
     message: str

@@ -7,7 +7,9 @@ from pydantic.alias_generators import to_camel
 
 
 class Shape(BaseModel):
-    """Shape whose fields are spelled as in Python (`start_time`). Unknown fields are ignored, so that clients can read newer servers."""
+    """Shape whose fields are spelled as in Python (`start_time`). Unknown fields are ignored, so that clients can read responses of newer
+    servers.
+    """
 
     model_config = ConfigDict(populate_by_name=True, extra="ignore")
 

@@ -38,7 +38,7 @@ class CheckpointSummary(Shape):
 
 
 class TaskCheckpoint(Shape):
-    """Part of a vertex in a checkpoint."""
+    """One vertex's part of a checkpoint."""
 
     id: int
     status: str
@@ -56,7 +56,7 @@ class TaskCheckpoint(Shape):
 class CheckpointStatistics(Shape):
     """Checkpoint or savepoint in any state. `class_name`: `in_progress`, `completed` or `failed`.
 
-    `checkpointed_size`: size of its uploads; `state_size`: size of all files that it references.
+    `checkpointed_size`: size of its uploads; `state_size`: size of all files that the checkpoint references.
     """
 
     class_name: str = Field(validation_alias="className", serialization_alias="className")
@@ -99,9 +99,9 @@ class LatestCheckpoints(Shape):
 
 
 class CheckpointTrigger(Shape):
-    """Reason why the next checkpoint is or is not triggered: a name of `TriggerState` since `since`, and the remaining commits.
+    """Reason why the next checkpoint is or is not triggered. `state`: name of a `TriggerState`. `since`: time at which the state began.
 
-    `uncommitted_checkpoints`: number of complete checkpoints with pending commits; `pending_commits`: number of these commits.
+    `uncommitted_checkpoints`: number of complete checkpoints with pending commits. `pending_commits`: number of these commits.
     """
 
     state: str
@@ -112,7 +112,7 @@ class CheckpointTrigger(Shape):
 
 
 class CheckpointingStatistics(Shape):
-    """`GET /jobs/:id/checkpoints`. The history has the newest first."""
+    """`GET /jobs/:id/checkpoints`. The history has the newest checkpoint first."""
 
     counts: CheckpointCounts
     summary: CheckpointSummary
@@ -156,7 +156,7 @@ class CheckpointTimes(Shape):
 
 
 class AlignmentTimes(Shape):
-    """Alignment times. All are zero, because every epoch is aligned."""
+    """Alignment times. All are zero, because Penstock does not measure them."""
 
     buffered: int = 0
     processed: int = 0
@@ -165,7 +165,7 @@ class AlignmentTimes(Shape):
 
 
 class SubtaskCheckpoint(Shape):
-    """Part of a subtask in a checkpoint. `status`: `completed` or `pending`."""
+    """One subtask's part of a checkpoint. `status`: `completed` or `pending`."""
 
     class_name: str = Field(validation_alias="className", serialization_alias="className")
     index: int
@@ -187,7 +187,7 @@ class SubtaskCheckpointTimes(Shape):
 
 
 class AlignmentSummary(Shape):
-    """Alignment summary. All values are zero, because every epoch is aligned."""
+    """Alignment summary. All values are zero, because Penstock does not measure them."""
 
     buffered: StatsSummary = Field(default_factory=StatsSummary)
     processed: StatsSummary = Field(default_factory=StatsSummary)

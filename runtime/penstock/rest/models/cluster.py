@@ -40,14 +40,14 @@ class DashboardConfiguration(Dashed):
 
 
 class ConfigurationEntry(Shape):
-    """`GET /jobmanager/config` is a list of these."""
+    """Entry of the list that `GET /jobmanager/config` returns."""
 
     key: str
     value: str
 
 
 class JvmInfo(Shape):
-    """Version and options of the JVM. Penstock fills in those of the Python interpreter."""
+    """Version and options of the JVM. Penstock returns the version of the Python interpreter."""
 
     version: str
     arch: str
@@ -76,7 +76,7 @@ class Hardware(Camel):
     """Hardware of the worker's machine, or the share of its container. Memory in bytes. `managed_memory`: RocksDB's memory, if it is
     limited.
 
-    The values are zero until a job has run there, because the tasks report them.
+    The values are zero until a job has run on the worker, because the tasks report them.
     """
 
     cpu_cores: int
@@ -88,9 +88,9 @@ class Hardware(Camel):
 class TaskManager(Camel):
     """Entry of `GET /taskmanagers`: a worker with the slots of all jobs.
 
-    `path`: address of its RPC; `data_port` is its port. `time_since_last_heartbeat` is a time in ms, in spite of its name.
-    `memory_configuration`: parts of the container's memory (bytes), under Flink's names, and `python`.
-    `memory_used`: resident memory of the Python processes (bytes). Flink does not have this field.
+    `path`: address of its RPC. `data_port`: port of this address. `time_since_last_heartbeat`: in spite of its name, the time of the last
+    heartbeat in ms. `memory_configuration`: parts of the container's memory (bytes), under Flink's names, and `python`. `memory_used`:
+    resident memory of the Python processes (bytes). Flink does not have this field.
     """
 
     id: str

@@ -8,7 +8,7 @@ from penstock.rest.models.base import Camel
 
 
 class LiveVertex(Camel):
-    """Rates and shares of the last seconds. `busy` and `back_pressured` are means of the subtasks, `busiest` is the maximum."""
+    """Rates and shares of the last seconds. `busy` and `back_pressured` are means of the subtasks. `busiest` is the maximum of `busy`."""
 
     id: str
     name: str
@@ -48,7 +48,7 @@ class LiveJob(Camel):
     max_parallelism: int
     records: int
     records_per_second: float
-    """Records that all sources read, over the same seconds as the rates of the vertices."""
+    """Rate of all sources together, over the same seconds as the rates of the vertices."""
     lag: int | None
     watermark: int | None
     epoch: int
@@ -126,7 +126,7 @@ class JobStates(Camel):
 class StateEntryList(Camel):
     """`GET /jobs/:id/state/:name?uid=&key=&limit=&consistency=`: entries as columns.
 
-    They come from the newest checkpoint, or (`checkpoint_id` 0) from the tasks of `attempt`.
+    The entries come from the newest checkpoint. If `checkpoint_id` is 0, they come from the tasks of `attempt`.
     """
 
     checkpoint_id: int

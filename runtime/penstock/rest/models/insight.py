@@ -196,7 +196,7 @@ class SummaryCheckpoints(Dashed):
 class JobGlance(Dashed):
     """`GET /jobs/:id/summary`: a few hundred bytes for a client that polls every few seconds. Flink does not have this path.
 
-    `last_rescale`: last completed rescale. `exception`: last failure, while the job is not RUNNING. `end_of_input`: whether it has
+    `last_rescale`: last completed rescale. `exception`: last failure, while the job is not RUNNING. `end_of_input`: whether the job has
     FINISHED because all of its input was read, and not because of a stop.
     """
 

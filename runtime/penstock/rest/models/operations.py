@@ -77,7 +77,7 @@ class OperationOutcome(Dashed):
 
 
 class OperationResult(Shape):
-    """Status of a long action. A failed one is COMPLETED with a failure cause."""
+    """Status of a long action. A failed action is COMPLETED with a failure cause."""
 
     status: QueueStatus
     operation: OperationOutcome | None = None

@@ -21,7 +21,7 @@ class ThreadDump(Camel):
 class Edge(Camel):
     """Edge of the job graph. `name`: `SOURCE → TARGET`. `chained`: both operators are in the same vertex.
 
-    `side_output`: the side output that it carries, null for the main output.
+    `side_output`: the side output that the edge carries. null means the main output.
     """
 
     name: str
@@ -58,7 +58,7 @@ class EdgeRecords(Camel):
 
 
 class FlameNode(Shape):
-    """Frame. `value`: number of samples that contain it."""
+    """Frame. `value`: number of samples that contain the frame."""
 
     name: str
     value: int

@@ -36,7 +36,7 @@ def edge_routes(gateway: ClusterGateway) -> APIRouter:
             Query(ge=0.0, le=LONGEST_WAIT_S, description="Seconds to wait until a subtask has emitted the records."),
         ] = 3.0,
     ) -> models.EdgeRecords:
-        """Wait for the next records on an edge, and return the last ones. Nothing is recorded before the request."""
+        """Wait for the next records on an edge, and return the last records. Nothing is recorded before the request."""
         job = gateway.job(job_id)
         found = views.find_edge(gateway.insight.edges(job_id), edge)
         if job.state != JobStatus.RUNNING.value:

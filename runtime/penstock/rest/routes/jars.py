@@ -27,7 +27,7 @@ Start = Annotated[
 
 
 def runs_program(path: str) -> bool:
-    """Return whether a request to the path runs code of a program, also if its method only reads.
+    """Return whether a request to the path runs code of a program. This may be true even if the method of the request is GET.
 
     >>> runs_program("/jars/1_job.py/plan"), runs_program("/jobs/1/plan")
     (True, False)
@@ -60,7 +60,7 @@ def jar_routes(jars: Jars) -> APIRouter:
 
     @router.delete("/jars/{jar_id}", response_model=dict[str, str])
     def delete(jar_id: str) -> dict[str, str]:
-        """Delete an uploaded program. Its running jobs are not affected, so a program that runs is not deleted."""
+        """Delete an uploaded program. A program that is running is not deleted."""
         jars.delete(jar_id)
         return {}
 
@@ -88,7 +88,7 @@ def jar_routes(jars: Jars) -> APIRouter:
 
     @router.get("/jobs/{job_id}/log")
     def log(job_id: str, start: Start = 0) -> Response:
-        """Return what the JobManager of a job has logged, in the same way."""
+        """Return the log of the job's JobManager, from a byte position on. The header is the same as that of the output."""
         return _part(jars.output(job_id, start, OUTPUT_BYTES, log=True))
 
     return router

@@ -1,4 +1,4 @@
-"""Live data for a page, as server-sent events. They are created only while a client reads them."""
+"""Live data for a page, as server-sent events. The events are created only while a client reads them."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def _file(request: Request, name: str) -> Response:
 
 @lru_cache(maxsize=1)
 def _all() -> dict[str, tuple[bytes, str]]:
-    """Return content and tag of each file. They have a few hundred kilobytes, and are read at the first request."""
+    """Return content and tag of each file. The files have a few hundred kilobytes in total, and are read at the first request."""
     found: dict[str, tuple[bytes, str]] = {}
 
     def collect(folder: Traversable, prefix: str) -> None:

@@ -24,7 +24,7 @@ def program_routes(programs: Programs) -> APIRouter:
         penstock: Annotated[str, Header(alias="X-Penstock-Version")] = "",
         python: Annotated[str, Header(alias="X-Python-Version")] = "",
     ) -> models.ProgramAccepted:
-        """Run a program of an environment of `create_remote_environment`. Respond when it is accepted or refused."""
+        """Run a program that uses `create_remote_environment`. Respond when the program is accepted or refused."""
         content = bytearray()
         async for part in request.stream():
             content += part
@@ -43,7 +43,7 @@ def program_routes(programs: Programs) -> APIRouter:
 
     @router.post("/{job_id}/results", response_model=models.ProgramResults)
     def results(job_id: str, start: Annotated[int, Query(alias="from", ge=0)] = 0) -> models.ProgramResults:
-        """Return records of `execute_and_collect` from that number on, and delete those before it.
+        """Return records of `execute_and_collect` from the number `from` on, and delete the records before this number.
 
         Wait up to one second for the first record. The request may be repeated.
         """

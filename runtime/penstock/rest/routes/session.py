@@ -35,7 +35,7 @@ def session_routes(access: Access) -> APIRouter:
 
     @router.post("/login")
     def log_in(request: Request, given: LogIn, response: Response) -> dict[str, object]:
-        """Log in with the token. Raise 401 if it is not a token of this cluster."""
+        """Log in with the token. Respond with 401 if the cluster does not have this token."""
         is_sealed = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
         # Without a path, a browser uses the directory of this request, which includes a proxy's prefix.
         response.set_cookie(

@@ -3,8 +3,8 @@
 The port is open and commands find the token as soon as the job is submitted. A client that connects before the server runs waits about
 half a second. Without a client, the server starts `SERVE_AFTER_S` after the first job.
 
-If the configuration has TLS or other tokens than the generated one, the server starts at once, in parallel with the cluster. The job
-does not begin before the server runs, so that wrong files are reported instead of the job's result.
+If the configuration has TLS or other tokens than the generated one, the server starts at once, in parallel with the cluster. The job waits
+until the server runs. So an unusable file is reported before the job does any work.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from penstock.rest.server import RestServer
 
 SERVE_AFTER_S = 10.0
-"""Time in seconds after which the server starts without a client. A start on a slow machine takes less."""
+"""Time in seconds after which the server starts without a client. Even on a slow machine, the job starts in less time."""
 logger = logging.getLogger(__name__)
 
 
@@ -82,7 +82,7 @@ class EmbeddedRest:
         """Wait for a server that starts at once.
 
         Raises:
-            PenstockError: it cannot start.
+            PenstockError: the server cannot start.
         """
         if self._listener is None:
             self._server()
@@ -138,7 +138,7 @@ class EmbeddedRest:
 
 
 def _has_local_token(conf: Configuration) -> bool:
-    """Return whether the API requires a generated token, which commands of this user find."""
+    """Return whether the API requires a generated token, which is published in a file for the commands of this user."""
     return (
         conf.get(options.REST_PORT) >= 0
         and not conf.get(options.REST_TOKEN_FILE)

@@ -39,7 +39,9 @@ def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings:
 
 
 class GraphBuilt(BaseException):
-    """Signal that the program has reached execute(), so its graph is complete. It is not an Exception, because programs catch those."""
+    """Signal that the program has reached execute(), so its graph is complete. It does not inherit from Exception, because programs may
+    catch every Exception.
+    """
 
 
 class GraphCollector:

@@ -41,7 +41,7 @@ AskRecords = Callable[[str, EdgeQuestion], "list[EdgeRecord]"]
 
 
 def no_stacks(task_manager: str, question: Question, of: Place) -> list[Sample]:
-    """Raise an error, for a process that has no TaskManagers."""
+    """Raise an error. A process without TaskManagers uses this function."""
     return []
 
 
@@ -55,7 +55,7 @@ class DispatcherGateway:
         stacks: function that samples the Python workers of a TaskManager.
         records: function that waits for records on an edge in the Python workers of a TaskManager.
         readings: function that returns the metrics of a JVM.
-        more_uses: function that returns slots of jobs that other processes run.
+        more_uses: function that returns the slots of jobs in other processes.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class DispatcherGateway:
             self._check_task_manager(task_manager)
         source = self._logs.own if task_manager is None else self._logs.of(task_manager)
         part = source.read(name, start, most)
-        # The process that wrote it may not have known the secrets of every job's configuration.
+        # The process that wrote the log may not have known the secrets of every job's configuration.
         self._learn_secrets()
         return replace(part, data=self._redaction.clean_bytes(part.data))
 
@@ -334,7 +334,7 @@ class DispatcherGateway:
         return self._describe_operation(operation)
 
     def operations(self) -> list[facts.Operation]:
-        """Return the status of all actions that are still kept."""
+        """Return all actions whose status is still kept."""
         return list(map(self._describe_operation, self._dispatcher.operations()))
 
     def _describe_operation(self, operation: Operation) -> facts.Operation:

@@ -1,7 +1,7 @@
 """The logs and the output of a JobManager's process, kept for REST.
 
-A program that `python job.py` runs is its own master. Its handlers, log levels and stdout are not changed. Only the records that its
-levels let through are also kept for REST. If it has no handlers, warnings and errors are shown on stderr.
+A program that `python job.py` runs is its own master. Its handlers, log levels and stdout are not changed. Records that its levels let
+through are also kept for REST. If the program has no handlers, warnings and errors are shown on stderr.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def master_log(settings: Configuration) -> Iterator[LogFiles]:
 
 @contextmanager
 def program_log(settings: Configuration) -> Iterator[LogFiles]:
-    """Keep the logs of a program that is its own JobManager during the block. Levels change only if the configuration names one."""
+    """Keep the logs of a program that is its own JobManager during the block. Log levels change only if the configuration sets a level."""
     log, redaction = LogSettings.from_configuration(settings), Redaction.of(settings.to_dict(), *_in_files(settings))
     with tempfile.TemporaryDirectory(prefix="penstock-log-", ignore_cleanup_errors=True) as folder:
         file = LogFile(os.path.join(folder, "jobmanager.log"), log.max_bytes, log.max_files, redaction)
@@ -72,7 +72,7 @@ def program_log(settings: Configuration) -> Iterator[LogFiles]:
 
 @contextmanager
 def program_console(settings: Configuration) -> Iterator[None]:
-    """Show, during the block, the output of functions that run in this process in the same way as the output of workers."""
+    """Show the output of functions in this process like the output of workers, until the block ends."""
     root, handler = logging.getLogger(), ConsoleHandler(Redaction.of(settings.to_dict()), place_on_stack)
     if not root.handlers:
         root.addHandler(handler)
@@ -94,7 +94,7 @@ def _head(stream: TextIO, place: str) -> str:
 
 
 def _is_debugging() -> bool:
-    """Return whether a debugger of the standard library writes the line."""
+    """Return whether a debugger of the standard library has called this code, and so writes the current line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "bdb":

@@ -57,7 +57,7 @@ logger = logging.getLogger(__name__)
 
 
 class ClusterProvider(Protocol):
-    """Provider of a session's cluster, which depends on the needs of the first job."""
+    """Provider of a session's cluster. The kind of cluster depends on the needs of the first job."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner: ...
 
@@ -74,12 +74,12 @@ class ClusterProvider(Protocol):
         ...
 
     def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
-        """Wait for records on an edge in a TaskManager's Python workers, and return the last ones. Any thread may call it."""
+        """Wait for records on an edge in a TaskManager's Python workers, and return the last records. Any thread may call it."""
         ...
 
     def readings(self, task_manager: str | None) -> str:
-        """Return the metrics of a TaskManager's JVM, or of the JobManager's for None. Return an empty text without a JVM. Any thread may
-        call it.
+        """Return the metrics of a TaskManager's JVM. None means the JobManager's JVM. If there is no JVM, return an empty text. Any thread
+        may call it.
         """
         ...
 
@@ -119,7 +119,7 @@ class Session:
         self.bundle: Bundle | None = None
         """Bundle of the program that this process runs. None means that its code is part of this machine."""
         self.job_id_of: Callable[[Program], str] = lambda program: JobID.generate().digits
-        """Function that returns the id of a program's job, if `submit_options` has none."""
+        """Function that returns the id of a program's job, if `submit_options` has no id."""
         self.on_started: Callable[[JobMaster], None] | None = None
         """Callback before a job's first access to storage."""
         self.on_accepted: Callable[[JobMaster], None] | None = None
@@ -304,7 +304,7 @@ class Session:
         """Return the gateway to the jobs of this process.
 
         Args:
-            more_uses: function that returns slots of jobs that other processes run.
+            more_uses: function that returns the slots of jobs in other processes.
         """
         from penstock.jobmanager.process.session.gateway import DispatcherGateway
 
@@ -417,7 +417,7 @@ def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
 
 
 def raise_if_failed(master: JobMaster) -> None:
-    """Raise the cause of the job's failure, with the user's frames first, or the reason why the job was left before its end.
+    """Raise the cause of the job's failure, with the user's frames first. If this process left a running job, raise the reason.
 
     Raises:
         Fenced: another JobManager has taken over.

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 
 class Terminated(SystemExit):
-    """SIGTERM, raised in the main thread. The exit code is the one that a shell shows for the signal: 143."""
+    """SIGTERM, raised in the main thread. The exit code is 143, which shells also show for this signal."""
 
     def __init__(self) -> None:
         super().__init__(128 + signal.SIGTERM)
@@ -17,7 +17,7 @@ class Terminated(SystemExit):
 
 @contextmanager
 def ending_on_sigterm() -> Iterator[None]:
-    """Raise `Terminated` for SIGTERM during the block. A handler that the program sets itself replaces this one."""
+    """Raise `Terminated` for SIGTERM during the block. If the program sets its own handler, that handler is used instead."""
     is_default = signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
     if threading.current_thread() is not threading.main_thread() or not is_default:
         yield

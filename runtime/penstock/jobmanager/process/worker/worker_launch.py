@@ -1,7 +1,7 @@
 """The start of a deployed TaskManager. The command line calls it.
 
-It is separate from `launch`, because a worker's process does not need the modules that `launch` imports. The process starts an
-executor and waits, in each pod of a job.
+This module is separate from `process.launch`, because a worker's process does not need the modules that `launch` imports. Each pod of a job
+has such a process, which only starts an executor and waits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The process of a deployed TaskManager (`penstock worker`): it runs an executor while its master lives.
+"""The process of a deployed TaskManager (`penstock worker`): it runs an executor as long as its master runs.
 
-It resolves the master's address, registers, and starts the executor that the master requests. The connection lasts as long as the master.
-When it ends, the process stops the executor, which the next master cannot use, and starts over. If an executor ends by itself, the process
-reports it and starts the next one. A server at the address that does not have the cluster's secret is not accepted as the master.
+The process resolves the master's address, registers, and starts the executor that the master requests. The connection lasts as long as the
+master. When the connection ends, the process stops the executor, because the next master cannot use it. The process then starts over. If an
+executor ends by itself, the process reports this and starts the next executor. The process does not accept a server without the cluster's
+secret as its master.
 """
 
 from __future__ import annotations
@@ -57,9 +58,10 @@ WATCH_S = 0.5
 STUCK_S = 60.0
 """Time in seconds that is longer than a name lookup and a connection attempt."""
 STRANGE = 4
-"""Number of consecutive connections that end before the master authenticates. A master that is shutting down causes fewer than that."""
+"""Number of consecutive connections that end before the master authenticates. A master that is shutting down causes fewer such connections.
+"""
 USELESS = 3
-"""Number of consecutive executors that end before they register with the driver. After that many, the next one would end too."""
+"""Number of consecutive executors that end before they register with the driver. After this number, the next executor would end too."""
 NOT_STARTED = 126
 """Exit code of an executor that the system could not start, as in shells."""
 
@@ -87,7 +89,7 @@ class WorkerProcess:
         secret: secret of the cluster.
         slots: number of slots of each executor.
         heap: heap of each executor, in bytes.
-        start: function that starts an executor with the address at which others reach it.
+        start: function that starts an executor. Its argument is the address at which other processes reach the executor.
         ended: function that is called when the executor and its Python workers have ended.
         linger_s: time in seconds for an executor to end before it is killed.
         kills: counter of out-of-memory kills in this container. None means to create one.
@@ -142,11 +144,11 @@ class WorkerProcess:
         return self._running
 
     def end(self, *_: object) -> None:
-        """Request the end. It can be a signal handler."""
+        """Make `run` return. This method can be used as a signal handler."""
         self._ending = True
 
     def run(self) -> int:
-        """Run until `end` (return 0), or until no executor can run while the master lives (return the last exit code, at least 1)."""
+        """Run until `end` is called, and return 0. If no executor can run although the master runs, return the last exit code, at least 1."""
         raise_limit()
         waiting = False
         while not self._ending:
@@ -309,7 +311,7 @@ def _read(master: ControlConnection, message: AskReadings, executor: int) -> Non
 
 
 def own_address(peer: Any, family: int = socket.AF_INET) -> str:
-    """Return the address of this machine that a peer, (host, port), sees.
+    """Return the address of this machine that a peer sees. The peer is a tuple (host, port).
 
     Raises:
         OSError: the peer is unreachable.
