@@ -1,17 +1,18 @@
 """The number of records that go through a chain of operators at once.
 
-Between two batches, a task handles the JobManager's commands, timers, and output for other tasks. So a batch
-must be short. How long a user function takes, and how large its records are, is not known in advance. A
-`Pace` starts with one record. The next batch has as many records as fit into the time limit at the last batch's
-speed, but at most eight times as many. So fast functions reach full batches after about six batches. A function that other
-processes slow down gets small batches for a moment only.
+Between two batches, a task handles the JobManager's commands, timers, and output for other tasks. So a batch must be
+short. `Pace` does not know in advance how long a user function takes and how large its records are. A `Pace` starts
+with one record. The next batch has as many records as fit into the time limit at the last batch's speed, but at most
+eight times as many. So fast functions reach full batches after about six batches. A function that other processes slow
+down gets small batches for a moment only.
 
 A batch of more than some hundred records takes at most `GOOD_S`. A larger batch does not reduce the cost per record. It
-raises the cost if the records no longer fit into a core's cache between operators, and all later work waits for it.
+raises the cost if the records no longer fit into a core's cache between operators, and all later work waits for the
+batch.
 
-A fixed cost per batch, such as a request to an object store, is not a reason for small batches. They would make a source
-ever slower. Two batches with different numbers of records separate the fixed cost from the cost per record. So if all
-batches have one record, `Pace` tries two records.
+A fixed cost per batch, such as a request to an object store, is not a reason for small batches. Smaller batches would
+only make a source slower. Two batches with different numbers of records separate the fixed cost from the cost per
+record. So if all batches have one record, `Pace` tries two records.
 
 `Pace` cannot know that a fast function becomes slow. The batch in which this happens takes its full
 time, and the following batches are small.
@@ -55,7 +56,7 @@ class Pace:
         self._last = (0, 0.0)
         """Records and seconds of the last batch."""
         self._other = (0, 0.0)
-        """Records and seconds of the latest earlier batch that had a different number of records than its successor."""
+        """Records and seconds of the latest earlier batch whose next batch had a different number of records."""
         self.records = 1
         """Maximum records of the next batch."""
 

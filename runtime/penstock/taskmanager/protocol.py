@@ -1,7 +1,8 @@
 """The messages between the JobMaster and the tasks: commands down, acks up, once per epoch and slot.
 
-msgspec encodes them as msgpack. The command of a slot is the input of its task on level 0, and travels with the rows to
-the deeper levels. Acks travel down the same way and leave at the last level.
+msgspec encodes them as msgpack. In the batched runner, the command of a slot is the input of its task on level 0. The
+command and the acks travel with the rows to the deeper levels, and the acks leave at the last level. In the pipelined
+runner, acks and all commands after the first one use the control channel.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class SubtaskRestore(msgspec.Struct):
     keyed: list[dict[str, Any]] = []
     operator: list[dict[str, Any]] = []
     meaning: dict[str, Any] = {}
-    """Meaning of the state for the operator that wrote it (`penstock.graph.state_meaning`); empty means not in the snapshot."""
+    """Meaning of the state for the operator that wrote it (`penstock.graph.state_meaning`); empty if the snapshot does
+    not have it.
+    """
 
 
 class RestoreCommand(msgspec.Struct):
@@ -105,7 +108,7 @@ class SourceProgress(msgspec.Struct, gc=False):
     exhausted: bool = False
     """All splits of this subtask were read to the end."""
     watermark: int | None = None
-    """Watermark of the subtask in ms. None means idle, or nothing left."""
+    """Watermark of the subtask in ms; None if the subtask is idle or has read everything."""
     next_record_at: int | None = None
 
 
@@ -118,7 +121,7 @@ class VertexMetrics(msgspec.Struct, gc=False):
     blocked_ms: float = 0.0
     """Time that the task waited for the next level to accept output."""
     idle_ms: float = 0.0
-    """The rest of the time since the last ack."""
+    """The remaining time since the last ack."""
     watermark: int | None = None
     user: dict[str, Any] = {}
     accumulators: dict[str, list[Any]] = {}
@@ -232,10 +235,10 @@ decode_ack = msgspec.msgpack.Decoder(LevelAck).decode
 
 
 def encode_ack(ack: LevelAck) -> bytes:
-    """Encode an ack. The texts of errors in it lose the secrets of this process's environment.
+    """Encode an ack. Secrets of this process's environment are removed from the texts of errors.
 
     Raises:
-        TypeError: a value in it has a type that cannot be sent.
+        TypeError: a value in the ack has a type that cannot be sent.
     """
     if ack.failure is not None or ack.where is not None or any(snapshot.error for snapshot in ack.snapshots):
         _hide_secrets(ack)

@@ -1,10 +1,12 @@
-"""An operator that gathers records into lists, for functions that are cheaper on several records at once, such as a model's.
+"""An operator that gathers records into lists, for functions that are cheaper on several records at once, such as
+models.
 
 The operator emits a list when the list is full or its first record has waited long enough, independent of keys. Waiting
-records are operator state. The watermark remains below the oldest waiting record, so that waiting makes no list late.
+records are operator state. The watermark remains below the oldest waiting record, so no list becomes late because its
+records have waited.
 
-An idle input no longer holds a watermark back. So the operator emits the waiting records before it becomes idle, and holds none while
-it is idle.
+An idle input does not hold the watermark of downstream operators back. So the operator emits the waiting records before
+it becomes idle, and holds no records while it is idle.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class GatherOperator(Operator):
                 self.context.operator_state.check(_WAITING, rows.values[0])
         self._waiting += rows.values
         self._times += [None] * len(rows.values) if rows.timestamps is None else rows.timestamps
-        # An input may become active and idle again within one buffer. Then no call reports that it was active.
+        # An input may become active and idle again within one buffer, without a call of `process_idle`.
         whole = len(self._waiting) if self._is_idle else len(self._waiting) // self._size * self._size
         if whole:
             self._emit(whole)

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 def encoded_keys(column: pa.Array) -> pa.DictionaryArray | None:
     """Return the keys with a dictionary of distinct keys, or None if the keys must become Python objects first.
 
-    A dictionary of the user may contain a key twice. Arrow distinguishes -0.0 from 0.0, which are one key in Python. A key that is
-    null, nested or has a time zone has a Python value that its cell alone does not determine.
+    A dictionary of the user may contain a key twice. Arrow distinguishes -0.0 from 0.0, which are one key in Python. If
+    a key is null, nested or has a time zone, its cell alone does not determine its Python value.
 
     >>> encoded_keys(pa.array([0.0, -0.0, 1.0])).dictionary.to_pylist()
     [0.0, 1.0]

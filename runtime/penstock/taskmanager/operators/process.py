@@ -77,7 +77,7 @@ class UserTimers(TimerService):
 
 
 class ProcessContext:
-    """The context of `process_element`: one object per operator, which moves from record to record."""
+    """The context of `process_element`. An operator uses the same object for all records."""
 
     def __init__(self, operator: TimerOperator) -> None:
         state = operator.context.keyed_state
@@ -87,7 +87,7 @@ class ProcessContext:
         self.record_timestamp: int | None = None
 
     def timestamp(self) -> int | None:
-        """Event time of the record, or time of the timer, in ms; None if the record has none."""
+        """Event time of the record, or time of the timer, in ms; None if the record has no event time."""
         return self.record_timestamp
 
     def timer_service(self) -> UserTimers:
@@ -200,7 +200,10 @@ class TimerOperator(FunctionOperator):
             raise_user_error(self.context, error, f"on_timer at {timestamp} for the key {key!r}")
 
     def run(self, batch: Batch, call: Callable[[Any, Any], Any], ctx: Any, input_index: int = 0) -> None:
-        """Call `call(value, ctx)` for every record and emit the results. If the input has a key, it is the current key."""
+        """Call `call(value, ctx)` for every record and emit the results.
+
+        If the input has keys, each record's key is the current key during its call.
+        """
         rows = batch.rows()
         values = rows.values
         iterator = iter(values)

@@ -1,8 +1,8 @@
-"""Items that an operator has to check when a clock reaches their time, without one timer in state for each.
+"""Items that an operator has to check when a clock reaches their time. They need no timers in state.
 
-Times have a resolution of 64 ms. Adding an item costs one append to a list, for any number of items. The code that
-takes the due items checks the time of each item itself. If the time of an item becomes later, the item does not move.
-It is added again when it is taken.
+Times have a resolution of 64 ms. Adding an item costs one append to a list, for any number of items. If the time of an
+item becomes later, the item does not move. So the caller of `take` must check the current time of each item, and add
+items again that are not due.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class Schedule(Generic[T]):
     """Items by the time at which they are due.
 
     Args:
-        time_of: returns the current due time of an item (ms). This is never earlier than the time with which the item
-            was added.
+        time_of: returns the current due time of an item (ms). It is never earlier than the time with which the item was
+            added.
 
     >>> schedule = Schedule(len)
     >>> for word in ("a" * 70, "b" * 200): schedule.add(len(word), word)

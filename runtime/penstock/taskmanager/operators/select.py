@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class SelectOperator(Operator):
-    """The operator that makes records of the values of expressions. A record is a dict if it becomes a row.
+    """The operator that makes records of the values of expressions. If the records become rows, they are dicts.
 
     Args:
         columns: name and expression of each field.
-        keeps: whether the existing fields come first. A new field replaces an existing one of the same name.
+        keeps: whether the existing fields come first. A new field replaces an existing field of the same name.
     """
 
     def __init__(self, columns: tuple[tuple[str, Any], ...], *, keeps: bool) -> None:

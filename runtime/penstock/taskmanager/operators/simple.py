@@ -37,7 +37,7 @@ _POSITION_COLUMN = "_position"
 
 
 class MapOperator(FunctionOperator):
-    """One result for each record, with the timestamp of the record."""
+    """The operator that emits one result for each record, with the timestamp of the record."""
 
     method = "map"
 
@@ -156,7 +156,10 @@ class FilterOperator(FunctionOperator):
 
 
 class FlatMapOperator(FunctionOperator):
-    """Zero or more results for each record: the function returns or yields any iterable, or None."""
+    """The operator that emits zero or more results for each record.
+
+    The function returns or yields any iterable, or None.
+    """
 
     method = "flat_map"
     _is_first_batch = True
@@ -260,11 +263,11 @@ class MapBatchesOperator(FunctionOperator):
     """A function from Arrow record batch to Arrow record batch. It may drop, add and reorder records.
 
     If the records have event times, the function gets them as the int64 column `_timestamp` (ms). If the result has
-    that column, it sets the times of the records. Otherwise, the number of records must be the same, and each record
-    keeps its time.
+    this column, the column sets the times of the records. Otherwise, the number of records must be the same, and each
+    record keeps its time.
 
-    The types of columns made of Python records do not depend on the boundaries of batches (`ColumnsOf`). If a field
-    gets another type, the function is called once more.
+    The types of columns made of Python records do not depend on the boundaries of batches (`ColumnsOf`). If the type of
+    a field changes within a batch, the function is called separately for the records after the change.
 
     Args:
         fn: `pa.RecordBatch -> pa.RecordBatch`. It may also return a `pa.Table`, or None for no records.

@@ -47,7 +47,9 @@ class Table:
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
         """Return the accumulators as columns, with space for `count` keys, or None if the backend has no columns.
-        They are valid until a dictionary is borrowed."""
+
+        The columns are valid until a dictionary is borrowed.
+        """
         return self._raw.columns(shape, count)
 
     def items(self, namespace: Any) -> Iterable[tuple[Any, Any]]:

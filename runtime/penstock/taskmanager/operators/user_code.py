@@ -49,8 +49,8 @@ def position(values: list[Any], iterator: Iterator[Any]) -> int:
 
 
 def raise_user_error(place: Place, error: Exception, description: str, remedy: str = _REMEDY) -> NoReturn:
-    """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, with the operator
-    filled in.
+    """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, after the operator
+    is filled in.
 
     Args:
         description: the call and the record, for the message.
@@ -72,8 +72,8 @@ def raise_user_error(place: Place, error: Exception, description: str, remedy: s
 def refuse_keys(place: Place, error: Exception, keys: Iterable[Any], values: Iterable[Any]) -> None:
     """Raise an error for the first invalid key, with its record and the remedy, if `error` may come from a key.
 
-    Valid records pay nothing for this check. Python refuses a key that cannot be hashed, and a backend refuses one that
-    cannot be encoded. Only then does this function search for the key.
+    Operators call this function only after an error, so valid records cost nothing. Python refuses a key that cannot be
+    hashed, and a backend refuses a key that cannot be encoded.
     """
     if isinstance(error, TypeError | StateTypeError):
         for key, value in zip(keys, values, strict=False):
@@ -140,7 +140,7 @@ class FunctionOperator(Operator):
         return self.fn if isinstance(self.fn, tuple) else (self.fn,)
 
     def records(self, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> Iterator[Any]:
-        """Return the records of `iterator` over `values`. On a keyed stream the key context moves with them."""
+        """Return the records of `iterator` over `values`. On a keyed stream, each record sets the current key."""
         if not self.is_keyed:
             return iterator
         selector, state = self.key_selectors[input_index], self.context.keyed_state
@@ -149,7 +149,9 @@ class FunctionOperator(Operator):
         return _with_key(state.key_context, select_keys(self.context, selector, values), iterator)
 
     def fail(self, error: Exception, values: list[Any], iterator: Iterator[Any], input_index: int = 0) -> NoReturn:
-        """Raise the error of user code for the record that was last taken from `iterator`, or of its key."""
+        """Raise the error of user code for the record that was last taken from `iterator`, or the error of this
+        record's key.
+        """
         index = position(values, iterator)
         selector = self.key_selectors[input_index] if self.is_keyed else None
         if selector is not None:

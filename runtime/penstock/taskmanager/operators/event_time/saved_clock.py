@@ -4,7 +4,7 @@ After a restore the sources send lower watermarks first. Without the saved clock
 were late before the failure. Its results would differ from those of a run without a failure. So a restored clock never
 goes back.
 
-All subtasks have the same watermark when a checkpoint is taken. If their watermarks differ, the smallest one is
+Usually all subtasks have the same watermark when a checkpoint is taken. If their watermarks differ, the smallest one is
 restored.
 """
 
@@ -22,7 +22,7 @@ class SavedClock:
     """The clock in operator state.
 
     Args:
-        context: context of an operator that is opening. The clock of its timers is set.
+        context: context of an operator that is opening. The constructor also sets the clock of the operator's timers.
         name: name of the state.
     """
 

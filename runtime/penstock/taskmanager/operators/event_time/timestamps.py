@@ -58,7 +58,7 @@ def _whole_ms(time: Any) -> Any:
 _MS_OF = {"d": 86_400_000, "s": 1000, "ms": 1}
 """Milliseconds in each unit of at least 1 ms."""
 _PER_MS = {"us": 1000, "ns": 1_000_000}
-"""Number of each shorter unit in 1 ms."""
+"""How often each shorter unit fits into 1 ms."""
 _MILLISECOND = datetime(1970, 1, 1, microsecond=1000) - datetime(1970, 1, 1)
 
 
@@ -128,7 +128,7 @@ class Stamper:
 
 
 def column_times(batch: ColumnBatch, field: str) -> npt.NDArray[np.int64]:
-    """Return the field of every record, which holds integers, timestamps or dates, as ms since the epoch.
+    """Return a field of integers, timestamps or dates as ms since the epoch, for every record.
 
     Raises:
         RecordFormatError: the field is not a column of times, or a value is null or exceeds 64 bits.

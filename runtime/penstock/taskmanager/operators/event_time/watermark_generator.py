@@ -6,7 +6,8 @@ from `on_periodic_emit` of a custom generator. Between two emissions records may
 A *punctuated* watermark (returned by `on_event`) splits the batch. The records behind the watermark are processed after
 it.
 
-`reached` is the progress of the records, also between two emissions. Sources use it to read their splits evenly.
+`reached` is the progress of the records, and also changes between two emissions. Sources use it to read their splits
+evenly.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ def create_generator(strategy: WatermarkStrategy) -> BatchWatermarkGenerator:
 
 
 class EmissionTimes:
-    """The times of periodic watermarks: multiples of the interval since the start, if a watermark is expected.
+    """The times of periodic watermarks: multiples of the interval since the start. A time exists only while a watermark
+    is expected.
 
     Args:
         interval_ms: 0 switches periodic watermarks off.
-        start_ms: start on the monotonic clock, like all times here.
+        start_ms: start. This time and all times of the methods are on the monotonic clock.
 
     >>> times = EmissionTimes(200, start_ms=1000)
     >>> times.expect(1450)
@@ -70,7 +72,7 @@ class EmissionTimes:
             self.due = now_ms + self._interval - (now_ms - self._start) % self._interval
 
     def take(self, now_ms: int) -> bool:
-        """Return whether it is time to emit. After that, the next emission must be scheduled again."""
+        """Return whether it is time to emit. If it is, the next emission must be scheduled with `expect`."""
         if self.due is None or now_ms < self.due:
             return False
         self.due = None
@@ -82,7 +84,7 @@ class EmissionTimes:
 
 
 class BatchWatermarkGenerator:
-    """Timestamps, watermarks and idleness of one split.
+    """Timestamps, watermarks and idleness of one split or subtask.
 
     Args:
         custom: the user's generator, if the strategy has the kind `custom`.
@@ -169,7 +171,7 @@ class BatchWatermarkGenerator:
     def is_idle(self, now_ms: int) -> bool:
         """Return whether no record has arrived during the idle timeout (monotonic ms).
 
-        The time starts with the first call after the last record.
+        The timeout starts with the first call after the last record.
         """
         if self._idle_timeout is None:
             return False
@@ -178,8 +180,10 @@ class BatchWatermarkGenerator:
         return now_ms - self._quiet_since >= self._idle_timeout
 
     def idle_at(self) -> int | None:
-        """Return when (ms) the split becomes idle without further records, or None if it is idle already or never will
-        be."""
+        """Return when (ms) the split becomes or became idle without further records.
+
+        None means that it never becomes idle, or that `is_idle` has not started the timeout.
+        """
         if self._idle_timeout is None or self._quiet_since is None:
             return None
         return self._quiet_since + self._idle_timeout
@@ -187,8 +191,10 @@ class BatchWatermarkGenerator:
     # --- snapshots --------------------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, int]:
-        """Return a snapshot for JSON. It does not include the fields of a custom generator, which continues with the
-        next record."""
+        """Return a snapshot for JSON.
+
+        It does not include the fields of a custom generator. After a restore, they have their initial values.
+        """
         return {"max_timestamp": self._max_timestamp, "watermark": self._watermark}
 
     def restore(self, snapshot: dict[str, int]) -> None:

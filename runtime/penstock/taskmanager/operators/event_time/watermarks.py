@@ -21,7 +21,10 @@ GENERATOR_STATE = "watermark-generator"
 
 
 class TimestampsAndWatermarksOperator(Operator):
-    """One generator per subtask. Its progress is saved, so that time does not go back after a restore."""
+    """The operator with one generator per subtask.
+
+    It saves the generator's progress, so time does not go back after a restore.
+    """
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         self.strategy = strategy

@@ -47,7 +47,7 @@ class TwoInputs:
 
 
 class CoMapOperator(TwoInputs, FunctionOperator):
-    """`map1` for records of the first input, `map2` for records of the second."""
+    """The operator that calls `map1` for records of the first input, and `map2` for records of the second input."""
 
     methods = ("map1", "map2")
 
@@ -71,7 +71,7 @@ class CoMapOperator(TwoInputs, FunctionOperator):
 
 
 class CoFlatMapOperator(CoMapOperator):
-    """`flat_map1` and `flat_map2`: zero or more results per record."""
+    """The operator that calls `flat_map1` and `flat_map2`, which return zero or more results per record."""
 
     methods = ("flat_map1", "flat_map2")
 
@@ -80,7 +80,9 @@ class CoFlatMapOperator(CoMapOperator):
 
 
 class CoProcessOperator(TwoInputs, TimerOperator):
-    """`process_element1` and `process_element2`, with timers and shared keyed state on keyed streams."""
+    """The operator that calls `process_element1` and `process_element2`, with timers and shared keyed state on keyed
+    streams.
+    """
 
     methods = ("process_element1", "process_element2")
 

@@ -1,9 +1,9 @@
 """The values of an interval join by key, in memory and in state.
 
-A value is kept until the watermark passes the latest time of a partner that is not late.
+A value is kept until the watermark passes the latest time that a partner of the value can have.
 
-In state, each side keeps its values by event time in a map state. Each time has a timer 1 ms after the latest partner
-time, which removes its values.
+In state, each side keeps its values by event time in a map state. Each event time has a timer, 1 ms after the latest
+time of a partner. The timer removes the values with this event time.
 
 State is written with a snapshot, or earlier if the unwritten values would delay a barrier too much. Until then the
 values of a key are lists in memory, sorted by time and cleaned up together. Values that arrive and expire between two
@@ -40,7 +40,7 @@ class Side(msgspec.Struct, eq=False):
     """Values of one key on one side, in order of time.
 
     Attributes:
-        stored: the times that are in state, with the number of their values there.
+        stored: the times that have values in state, with the number of these values.
     """
 
     times: list[int]
@@ -48,7 +48,7 @@ class Side(msgspec.Struct, eq=False):
     stored: dict[int, int]
 
     def forget(self, until: int) -> None:
-        """Drop the values of all times up to `until`, which is not before the first time."""
+        """Drop the values of all times up to `until`."""
         times = self.times
         gone = next((place for place, time in enumerate(times) if time > until), len(times))
         del times[:gone]
@@ -68,7 +68,7 @@ class Buffers:
     Args:
         states: for each side, the values by time.
         kept_ms: for each side, how long after its time a value is kept.
-        is_empty: no state was restored.
+        is_empty: whether no state was restored.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Buffers:
                 self._schedule.add(last, buffer)
 
     def _last_ms(self, buffer: Buffer) -> int:
-        """Return the time until which the last value of the key is kept."""
+        """Return the time until which any value of the key is kept."""
         (first, second), kept = buffer.sides, self._kept_ms
         if not first.times:
             return second.times[-1] + kept[1] if second.times else MIN_TIMESTAMP
@@ -146,7 +146,7 @@ class Buffers:
             self._at.namespace = None
             if not states.contains(time):
                 continue
-            if time + kept < self._timers.current_watermark or timestamp == MAX_TIMESTAMP:  # no later timer exists
+            if time + kept < self._timers.current_watermark or timestamp == MAX_TIMESTAMP:  # no timer can be later
                 states.remove(time)
                 if buffer is not None:
                     buffer.sides[side].stored.pop(time, None)

@@ -1,11 +1,11 @@
 """The interval join of two keyed streams (`penstock.datastream.streams.interval_join`), as in Flink.
 
 Each side keeps its values by event time (`interval_buffers`). The operator searches the partners of a value among the
-values of the other side. It drops a value when the watermark passes the latest time of a partner. So the order of
-arrival of two values that are not late does not matter.
+values of the other side. It drops a value when the watermark passes the latest time that a partner can have. So the
+order of arrival of two values that are not late does not matter.
 
-Flink drops a value as soon as the watermark reaches that time. In Flink, a partner with exactly the time of the
-watermark may therefore miss it.
+Flink drops a value as soon as the watermark reaches this time. In Flink, a partner with exactly the time of the
+watermark may therefore miss the value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LATE_RECORDS_METRIC = "numLateRecordsDropped"
 
 
 class JoinContext(ProcessJoinFunction.Context):
-    """The context of `process_element`: one object per operator, which moves from pair to pair."""
+    """The context of `process_element`. An operator uses the same object for all pairs."""
 
     def __init__(self, results: Results) -> None:
         self._results = results
@@ -59,11 +59,11 @@ class JoinContext(ProcessJoinFunction.Context):
 
 
 class IntervalJoinOperator(FunctionOperator):
-    """The pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
+    """The operator that joins the pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
 
     Args:
         key_selectors: the key selectors of the left input (0) and the right input (1).
-        element_types: the types of their values in state. None allows any builtin type.
+        element_types: the types of the values of both inputs in state. None allows any builtin type.
         late_tags: side outputs of values behind the watermark. Without a tag, late values are dropped and counted.
     """
 

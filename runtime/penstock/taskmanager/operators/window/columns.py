@@ -4,9 +4,9 @@ Keys are dictionary-encoded. Every record gets the number of its time slice and 
 to one or several windows. Each pair (window, key) becomes a group number, and numpy folds the records into the
 accumulators of the groups.
 
-Floats are folded in the order of arrival into the accumulator of their window, which gives the same floats as rows do.
-Counts, integer sums, minima and maxima do not depend on the order. They are folded by slice first, and the slices are
-then folded into the windows.
+Floats are folded in the order of arrival into the accumulator of their window. The results are the same floats as for
+rows. Counts, integer sums, minima and maxima do not depend on the order. These are folded by slice first, and the
+slices are then folded into the windows.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ if TYPE_CHECKING:
     Table = dict[Any, Any]
 
 _SPARSE = 4
-"""Number of possible groups per record above which only the groups that occur are numbered."""
+"""If there are more possible groups per record than this number, groups are numbered by sorting, not with an array of
+all groups.
+"""
 _FARTHEST = 1 << 62
 """Bound up to which times (ms) plus an offset fit into 64 bits."""
 
@@ -90,7 +92,7 @@ class ColumnGroups:
         Returns: the index of every changed table, with the keys that changed in it.
 
         Raises:
-            NotColumnar: nothing was changed.
+            NotColumnar: the accumulators do not support columns. Nothing was changed.
         """
         widths = np.array([len(windows) for windows in windows_of])
         with np.errstate(all="ignore"):
@@ -234,7 +236,7 @@ def _numbered(groups: Longs, total: int) -> tuple[Longs, Longs]:
 
 
 def _folded(start: FieldStats, members: FieldStats, groups: Longs) -> FieldStats:
-    """Return the stats of every group after its members."""
+    """Return the stats of every group after its members are added."""
     records = _added(start.records, members.records, groups)
     is_all = members.counted is members.records and start.counted is start.records
     return FieldStats(

@@ -1,8 +1,8 @@
 """The contexts of assigners, triggers, evictors and window functions: clocks, timers and state of one key and window.
 
-All of them use the only key context of the operator. Its namespace is the window's while a trigger runs. It is None
-(the key's own state) while a window function runs. Therefore `window_state()` returns handles that switch the namespace
-during each call.
+All contexts use the only key context of the operator. While a trigger runs, the namespace of the key context is the
+window's. While a window function runs, the namespace is None (the key's own state). Therefore `window_state()` returns
+handles that switch the namespace during each call.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class TriggerContext(Clocks, Trigger.OnMergeContext):
     """The context of triggers. The key context already points to the key and the window."""
 
     merged: tuple[Any, ...] = ()
-    """Namespaces of the windows that have just merged into this one."""
+    """Namespaces of the windows that have just merged into the current window."""
 
     def __init__(self, context: OperatorContext, watermark: Callable[[], int]) -> None:
         super().__init__(context, watermark)
@@ -152,7 +152,10 @@ class TriggerContext(Clocks, Trigger.OnMergeContext):
 
 
 class AccumulatorState(AggregatingState[Any, Any]):
-    """Aggregating state of a trigger. It wraps a value state that holds the accumulator, so that two of them can merge."""
+    """Aggregating state of a trigger.
+
+    It wraps a value state that holds the accumulator, so that two accumulators can be merged.
+    """
 
     __slots__ = ("_function", "_state")
 

@@ -3,12 +3,12 @@
 The global window fires when the input ends and gives batch mode's final results. The windows of this module have a
 reduce or an aggregate. `grouped_lists` has the windows whose function gets all records.
 
-Such windows need no trigger call per record and no timer per key and window. All keys of a window fire together, when
-the clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the namespace)
-and then by key, and the clock is compared with the few open windows.
+Grouped windows need no trigger call per record and no timer per key and window. All keys of a window fire together,
+when the clock passes the window's end, and are cleaned up together. So the state is grouped by window first (the
+namespace) and then by key, and the clock is compared with the few open windows.
 
-The results are the same as those of `panes`, and so is the state (`window-contents`). Either can be restored from a
-snapshot of the other.
+The results and the state (`window-contents`) are the same as those of `panes`. So this module can restore snapshots of
+`panes`, and `panes` can restore snapshots of this module.
 
 Time is divided into *slices* of gcd(size, slide). All records of a slice belong to the same windows. A batch spans few
 slices, so windows are looked up once per slice and batch. The loop per record only accesses a dictionary and calls the
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from penstock.windowing.windows import Namespace, Window
 
 _MAX_MEMBERS = 1 << 20
-"""Maximum number of pairs of record and window in columns, which limits their memory."""
+"""Maximum number of pairs of record and window in columns. It limits the memory of the columns."""
 
 
 def can_group(operator: WindowHost) -> bool:
@@ -82,8 +82,10 @@ class Opened:
 
 
 class Slice:
-    """The windows that contain a slice of time, and the keys that occur in it. If it is plain, records only change
-    tables."""
+    """The windows that contain a slice of time, and the keys that occur in the slice.
+
+    If the slice is plain, its records only change tables.
+    """
 
     __slots__ = ("changed", "is_plain", "tables", "windows")
 
@@ -126,8 +128,10 @@ class GroupedWindows:
             operator.context, operator.current_watermark, operator.results, is_merging=False
         )
         self._due: dict[Namespace, int] = {}
-        """The time (ms) at which the clock next fires or cleans up every window with contents.
-        After a restore with other windows, no more records fall into some of these windows."""
+        """The next time (ms) at which the clock fires or cleans up each window with contents.
+
+        After a restore, these may be windows of a former program, into which no more records fall.
+        """
         self._fired: set[Namespace] = set()
         """Windows that have fired and wait for late records."""
         self._next_due = MAX_TIMESTAMP
@@ -210,7 +214,7 @@ class GroupedWindows:
         return timestamps
 
     def process_columns(self, batch: ColumnBatch, key_field: Field) -> ColumnBatch | None:
-        """Aggregate the records as columns. The records that are returned must go through `process` as rows."""
+        """Aggregate the records as columns. Return the records that must go through `process` as rows, or None."""
         has_times = self._event_time and not self._is_global
         if self._fields is None or (has_times and batch.timestamps is None):
             return batch
@@ -224,7 +228,7 @@ class GroupedWindows:
         windows = {window.space: window for part in parts if part.is_plain for window in part.windows}
         rest = [low for low, part in zip(columns.slices, parts, strict=True) if not part.is_plain]
         if rest and any(window.space in windows for part in parts if not part.is_plain for window in part.windows):
-            return batch  # otherwise the order of its records would be lost
+            return batch  # otherwise a window would get its records in another order
         index = {space: n for n, space in enumerate(windows)}
         opened = list(windows.values())
         windows_of = [[index[window.space] for window in part.windows] if part.is_plain else [] for part in parts]

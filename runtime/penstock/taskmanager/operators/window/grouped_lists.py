@@ -21,8 +21,10 @@ if TYPE_CHECKING:
 
 
 class GroupedLists(GroupedWindows):
-    """The windows of one operator, processed window by window. The table of an opened window holds the records of the
-    batch."""
+    """The windows of one operator, processed window by window.
+
+    The table of an opened window has only the batch's records.
+    """
 
     def _make_contents(self, backend: KeyedStateBackend, spec: WindowFunctionSpec) -> None:
         self._backend = backend

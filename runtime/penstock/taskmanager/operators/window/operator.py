@@ -1,13 +1,13 @@
 """The window operator: assigner, trigger, evictor and function on a keyed stream, or on a stream without keys.
 
-Three implementations share it:
+The operator has three implementations:
 
 * `panes` is the general one. Every record calls the trigger of its pane.
 * `grouped` and `grouped_lists` fire and clean up tumbling and sliding time windows window by window.
 * `sessions` keeps the sessions of a key together.
 
-The last two need a default trigger and no evictor, so that no user code decides about a single pane. They cost one
-look-up per record.
+The last two need a default trigger and no evictor, so no user code decides about a single pane. They cost one look-up
+per record.
 
 Results have the window's `max_timestamp()` as their timestamp. They are emitted before the watermark that caused them.
 
@@ -53,17 +53,20 @@ if TYPE_CHECKING:
 LATE_RECORDS_METRIC = "numLateRecordsDropped"
 WATERMARK_STATE = "window-watermark"
 REMOVED_STATE = "window-removed-until"
-"""Name of the state that is set after a restore with a longer allowed lateness, as long as it is relevant."""
+"""Name of the state of `removed_until`.
+
+It is set after a restore with a longer allowed lateness, until the watermark has caught up.
+"""
 
 
 class WindowOperator(Operator):
-    """The windows of a keyed stream, or without a key selector the windows of the whole stream in one subtask.
+    """The windows of a keyed stream. Without a key selector, they are the windows of the whole stream, in one subtask.
 
     Args:
         trigger: replaces the default trigger of the assigner.
         allowed_lateness: how long an event-time window is kept for late records after its end (ms as int, or a
         length of time). Each late record fires the window again.
-        late_tag: side output of records that are too late. Without it they are dropped and counted.
+        late_tag: side output of records that are too late. Without a tag, such records are dropped and counted.
         grouping: "auto" groups windows if the results are the same. "never" processes pane by pane.
 
     Raises:
@@ -225,7 +228,7 @@ class WindowOperator(Operator):
         """The last timestamp (ms) of the latest event-time windows that have been removed. Records that belong only to
         such windows are late.
 
-        Windows that a shorter lateness removed before an upgrade remain removed, because their former records are lost.
+        Windows that a shorter lateness removed before an upgrade remain removed, because their records no longer exist.
         """
         return max(self.watermark - self._kept_ms, self._removed_until)
 

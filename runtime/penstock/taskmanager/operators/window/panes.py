@@ -1,13 +1,13 @@
 """Windows by pane: the general implementation, for every assigner, trigger, evictor and function.
 
 A *pane* is one key and one window. Every record goes through the assigner and, for each of its windows, through the
-trigger. Timers and a clean-up timer belong to the pane. The rules are those of Flink:
+trigger. Each pane has the timers of its trigger, and a timer for its clean-up. The rules are those of Flink:
 
 * A record is late if all its windows have been cleaned up. It goes to the late output, or is counted and dropped.
 * A window is cleaned up when its clock reaches its end plus, in event time, the allowed lateness.
 * FIRE calls the window function. PURGE drops the contents and calls the function's `clear`, but keeps the trigger
   state.
-* The merged window gets the trigger state, the timers and the contents of windows that merge.
+* When windows merge, the merged window gets their trigger state, timers and contents.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PaneWindows:
         """Give restored panes the timers that they need.
 
         Panes of a run with fewer timers (`GroupedWindows`, `SessionWindows`) have no timers. Panes of a run with
-        another allowed lateness have a timer for another time. Panes that a shorter lateness removes immediately have
+        another allowed lateness have a timer for another time. A pane that a shorter lateness removes immediately has
         already fired.
         """
         at, timers, watermark = self._at, self._timers, self._operator.watermark

@@ -1,8 +1,8 @@
 """Sessions with their default trigger and a reduce or an aggregate, processed key by key instead of pane by pane.
 
-The results are the same as those of `panes`, and so is the state. `window-merging-set` holds the windows of a key.
-`window-contents` holds the accumulators, under the first window of the session. Either can be restored from a snapshot
-of the other.
+The results and the state are the same as those of `panes`. `window-merging-set` holds the windows of a key.
+`window-contents` holds the accumulators, under the first window of the session. So this module can restore snapshots of
+`panes`, and `panes` can restore snapshots of this module.
 
 State is written with a snapshot, or earlier if the sessions of too many keys are unwritten and would delay a barrier.
 Until then a session is an object in memory, and a schedule holds the time of its end.
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 MAX_KEYS = 1 << 14
 """Maximum number of keys with unwritten sessions. A barrier may wait about 50 ms for the write."""
 MAX_STORED_KEYS = 1 << 12
-"""The same limit if values are not in memory. Each write then takes four times as long."""
+"""The same limit for a backend that does not have the values in memory. Each write then takes four times as long."""
 
 
 def are_plain_sessions(operator: WindowHost) -> bool:
@@ -75,10 +75,11 @@ class Session(msgspec.Struct, eq=False, gc=False):
     """A session in memory.
 
     Attributes:
-        earlier: the previous session of the key. A session that is over ends the list.
+        earlier: the previous session of the key. The list of sessions ends before a session that is over.
         state: the namespace of its accumulator in state, or None if it is not in state.
-        has_timer: whether state has a timer for its end or an earlier time. Without a timer it is in the schedule.
-        is_over: whether it has fired or has become part of another session.
+        has_timer: whether a timer exists for the session's end or an earlier time. A session without a timer is new or
+            in the schedule.
+        is_over: whether the session has fired or has become part of another session.
     """
 
     key: Any
@@ -184,8 +185,10 @@ class SessionWindows:
             self.write_state()
 
     def _session_of(self, key: Any, time: int, end: int) -> Session | None:
-        """Return the session that now contains the time, after all merges that it causes, or None if it is already
-        over."""
+        """Return the session that contains the time, after all necessary merges.
+
+        Return None if this session is already over.
+        """
         event_time_of(time)
         of_key = self._sessions(key)
         first = bisect_left(of_key, time, key=end_of)
@@ -258,7 +261,7 @@ class SessionWindows:
         for key in list(self._backend.keys(MERGING_WINDOWS)):
             fired = [session for session in self._sessions(key) if session.end - 1 <= self._operator.watermark]
             for session in fired:
-                session.accumulator = None  # so that it emits no result
+                session.accumulator = None  # so that the session emits no result
             self._fire(fired)
             if len(self._latest) > self._max_keys:
                 self.write_state()
@@ -289,7 +292,10 @@ class SessionWindows:
         self._new.clear()
 
     def _on_timer(self, timestamp: int, key: Any, namespace: Namespace) -> None:
-        """Handle the timer of a written session: it has ended, has become longer since, or no longer exists."""
+        """Handle the timer of a written session.
+
+        The session has ended, has become longer since the write, or no longer exists.
+        """
         of_key = self._sessions(key)
         place = bisect_right(of_key, namespace[0], key=start_of) - 1
         if place < 0 or of_key[place].end < namespace[1]:
