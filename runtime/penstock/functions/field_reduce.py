@@ -18,9 +18,9 @@ _UNFIT = (AttributeError, LookupError, TypeError, ValueError, ArithmeticError)
 class FieldReduce:
     """A reduce function on one field of a record.
 
-    `sum`, `min` and `max` keep the other fields of the first record. `min_by` and `max_by` keep the whole record with
-    the extreme value, or the first such record. Values are added and compared by the rules of `FieldAggregate`. A field that is
-    None raises an error that names both records.
+    `sum`, `min` and `max` keep the other fields of the first record. `min_by` and `max_by` keep the whole record with the extreme value. If
+    several records have this value, they keep the first one. Values are added and compared by the rules of `FieldAggregate`. A field that
+    is None raises an error that names both records.
 
     >>> FieldReduce("sum", 1).reduce((1, 2, "first"), (1, 5, "second"))
     (1, 7, 'first')
@@ -62,7 +62,8 @@ class FieldReduce:
             ) from error
 
     def check(self, value: Any) -> None:
-        """Check that the record has the field. The first record of a key is not combined, so `reduce` does not read it.
+        """Check that the record has the field. `reduce` does not read the field of the first record of a key, because this record is not
+        combined with another.
 
         >>> FieldReduce("sum", "m").check({"k": "a"})
         Traceback (most recent call last):
@@ -71,7 +72,7 @@ class FieldReduce:
           remedy: name a field that every record has, or map the records into one shape first
 
         Raises:
-            RecordFormatError: the record does not have it. The error names the fields that the record has.
+            RecordFormatError: the record does not have the field. The error names the fields that the record has.
         """
         try:
             if value.__class__ is not self._shape:
@@ -86,7 +87,7 @@ class FieldReduce:
                 raise
 
     def check_all(self, values: list[Any]) -> None:
-        """Check a whole batch. Any of its records can be the first one of a window, which `reduce` does not read.
+        """Check a whole batch. Each record can be the first one of a window, and `reduce` does not read the field of this record.
 
         Raises:
             RecordFormatError: a record does not have the field.

@@ -1,7 +1,7 @@
-"""`Function`, the base of all function objects, and the `RuntimeContext` they are opened with.
+"""`Function`, the base of all function objects, and the `RuntimeContext` that `Function.open` receives.
 
-A user function is a plain callable, or a function object if it has to open, close or remember something. Operators
-handle both alike: they call `open_function` before the first record and `close_function` after the last.
+A user function is a plain callable, or a function object if it has to open, close or remember something. Operators handle callables and
+function objects in the same way: they call `open_function` before the first record and `close_function` after the last.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class KeyedStateStore(ABC):
 
 
 class RuntimeContext(KeyedStateStore):
-    """The subtask's information for a function object, with access to state and metrics."""
+    """The information that a function object receives about its subtask, with access to state and metrics."""
 
     @abstractmethod
     def get_task_name(self) -> str: ...
@@ -105,8 +105,8 @@ class RuntimeContext(KeyedStateStore):
     def get_operator_state_store(self) -> OperatorStateBackend:
         """Return the state of this subtask that belongs to no key.
 
-        `get_list_state(name, type)` returns a live list. A rescale splits the list evenly. A rescale gives every subtask
-        the whole list of `get_union_list_state`.
+        `get_list_state(name, type)` returns a live list: changes of the list are changes of the state. A rescale splits the list evenly
+        among the subtasks. After a rescale, a list of `get_union_list_state` has the items of all subtasks.
         """
 
 
@@ -128,7 +128,7 @@ def has_life_cycle(function: object) -> bool:
 
 
 def function_within(function: Any) -> Any:
-    """Return the user's function inside the engine's wrappers, which are objects whose class has a `wrapped_function`."""
+    """Return the user's function inside the engine's wrappers. A wrapper is an object whose class has a `wrapped_function`."""
     while (inner := getattr(type(function), "wrapped_function", None)) is not None:
         function = inner.__get__(function)
     return function

@@ -28,7 +28,7 @@ class FlatJoinFunction(Function):
 
 
 class CoGroupFunction(Function):
-    """A function of the records of both streams with one key in one window. Either side may be empty."""
+    """A function of all records that two streams have for one key in one window. Either stream may have no records."""
 
     @abstractmethod
     def co_group(self, first: Iterable[Any], second: Iterable[Any], /) -> Any: ...
@@ -48,7 +48,7 @@ class ProcessJoinFunction(Function):
 
         @abstractmethod
         def get_timestamp(self) -> int:
-            """Return the later of the two timestamps, which the results carry."""
+            """Return the later of the two timestamps. It is the timestamp of the results."""
 
         @abstractmethod
         def output(self, output_tag: OutputTag, value: Any) -> None:

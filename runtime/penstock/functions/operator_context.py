@@ -1,4 +1,4 @@
-"""The context that a task gives an operator and its function, reader or writer: names, clock, state, metrics."""
+"""The context that an operator and its function, reader or writer receive from the task: names, clock, state, metrics."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def _wake_nothing() -> None:
 class OperatorContext:
     """The context of one operator in one subtask.
 
-    `keyed_state` is None on a non-keyed stream. A request for keyed state there is the user's error
-    (`KeyedStateNotAvailable`, remedy: key_by). Only keyed operators have `timers`.
+    `keyed_state` is None on a non-keyed stream. A request for keyed state is then the user's error (`KeyedStateNotAvailable`, remedy:
+    key_by). Only keyed operators have `timers`.
     """
 
     uid: str
@@ -101,7 +101,9 @@ class OperatorContext:
 
 
 class NamedInErrors:
-    """The context manager of `named_in_errors`. Sources enter one for every batch, and a generator-based one is several times slower."""
+    """The context manager of `named_in_errors`. It is a class because sources enter it for every batch, and a generator would be several
+    times slower.
+    """
 
     __slots__ = ("_context",)
 

@@ -1,7 +1,7 @@
 """Process functions, which get every record with its timestamp, state, timers and side outputs.
 
-Results are yielded or returned as an iterable, and None means no results. A pair of an `OutputTag` and a value goes to that side
-output, as does `ctx.output(tag, value)`.
+Results are yielded or returned as an iterable, and None means no results. A result `tag, value` with an `OutputTag` goes to the side output
+of the tag. `ctx.output(tag, value)` does the same.
 """
 
 from __future__ import annotations
@@ -166,13 +166,15 @@ class BaseBroadcastProcessFunction(Function):
             """Send a value to a side output."""
 
     class Context(BaseContext):
-        """The context of the broadcast side. It may write the broadcast state, and must write the same in all subtasks."""
+        """The context of the broadcast side. The function may write the broadcast state, and must write the same values in all subtasks."""
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]: ...
 
     class ReadOnlyContext(BaseContext):
-        """The context of the other side. It can only read, so that the subtasks cannot diverge."""
+        """The context of the side that is not broadcast. The function can only read the broadcast state, so the state stays the same in all
+        subtasks.
+        """
 
         @abstractmethod
         def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> ReadOnlyBroadcastState[Any, Any]: ...
@@ -198,7 +200,9 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction):
     """A function of a keyed stream and a broadcast stream. The keyed side has keyed state and timers."""
 
     class Context(BaseBroadcastProcessFunction.Context):
-        """The context of a broadcast record. It has no current key, so it can only access the keyed state of all keys."""
+        """The context of a broadcast record. No key is current, so the function can access keyed state only for all keys together
+        (`apply_to_keyed_state`).
+        """
 
         @abstractmethod
         def apply_to_keyed_state(

@@ -72,7 +72,7 @@ class AggregateFunction(Function):
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any, /) -> Any:
-        """Return the accumulator that includes the value. It may be the same object, changed."""
+        """Return an accumulator that includes the value. The function may change the given accumulator and return it."""
 
     @abstractmethod
     def get_result(self, accumulator: Any, /) -> Any: ...
@@ -83,7 +83,7 @@ class AggregateFunction(Function):
 
 
 class KeySelector(Function, Generic[IN, OUT]):
-    """A function that returns the key of a value. The same value must always have the same key. It is not opened."""
+    """A function that returns the key of a value. The same value must always have the same key. Penstock does not call its `open`."""
 
     @abstractmethod
     def get_key(self, value: IN, /) -> OUT: ...
@@ -104,7 +104,7 @@ class FilterFunction(Function, Generic[IN]):
 
 
 class Partitioner(Function):
-    """A function that chooses the target subtask of a record by its key. It is not opened."""
+    """A function that chooses the target subtask of a record by the record's key. Penstock does not call its `open`."""
 
     @abstractmethod
     def partition(self, key: Any, num_partitions: int, /) -> int:
@@ -112,7 +112,8 @@ class Partitioner(Function):
 
 
 class SourceFunction(Function):
-    """A source in one function. `run` emits until it is finished or `cancel` is called. One subtask runs it.
+    """A source in one function. `run` emits values until it returns, and it returns soon after a call of `cancel`. Only one subtask runs
+    it.
 
     For splits, positions and parallel reading, write a `penstock.connectors.core.source.Source`.
     """

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class RuntimeContextImpl(RuntimeContext):
-    """The runtime context of a function. State comes from the backends of the operator's context, the rest from its fields.
+    """The runtime context of a function. State comes from the backends of the operator's context, and all other values from the fields of
+    that context.
 
     Args:
         owner: owner of the keyed state: `FUNCTION`, or `OPERATOR` for functions of the library that wrap a user's function.

@@ -1,6 +1,6 @@
 """Functions over the records of a window, which the operator calls when the window's trigger fires.
 
-They accept types: `ProcessWindowFunction[IN, OUT, KEY, W]`. The default of each type is `Any`.
+The classes accept type arguments: `ProcessWindowFunction[IN, OUT, KEY, W]`. The default of each argument is `Any`.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class _WindowContext(ABC, Generic[W2]):
 
     @abstractmethod
     def window_state(self) -> KeyedStateStore:
-        """Return the state of this key and window. `clear` must clear it."""
+        """Return the state of this key and window. The function's `clear` must clear this state."""
 
     @abstractmethod
     def global_state(self) -> KeyedStateStore:
-        """Return the state of this key, which all its windows share."""
+        """Return the state of this key, which all windows of the key share."""
 
     @abstractmethod
     def output(self, output_tag: OutputTag, value: Any) -> None:

@@ -52,7 +52,9 @@ def _timestamps_only(strategy: Any) -> Any:
 
 
 def _element_types(inputs: list[Input]) -> tuple[TypeInformation | None, ...]:
-    """Return the type of each input's values if they contain objects of a class. Builtin values need no declared type."""
+    """Return the type of each input's values, or None if the values contain no objects of a class, because builtin values need no declared
+    type.
+    """
     found: dict[int, list[TypeInformation | None]] = {}
     for edge in inputs:
         up = edge.upstream

@@ -1,6 +1,6 @@
-"""The single interface through which a program is run.
+"""The interface that runs programs.
 
-The API builds a `Program` and passes it to the current `Executor`. It does not know clusters. `python job.py` uses the
+The API builds a `Program` and passes it to the current `Executor`. The API does not know clusters. `python job.py` uses the
 embedded executor. The JobManager, the command line's client and `penstock.testing` set their own executor for the
 program.
 """
@@ -39,7 +39,7 @@ class Executor(Protocol):
         ...
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
-        """Start the job and yield the values of its one `CollectSink` as they arrive, at most `limit`.
+        """Start the job and yield the values of its only `CollectSink` as they arrive, at most `limit` values.
 
         The iterator is a generator: closing it, or reaching the limit, cancels the job.
         """
@@ -64,7 +64,7 @@ _current: ContextVar[Executor | None] = ContextVar("penstock.executor", default=
 
 
 def set_executor(executor: Executor | None) -> Token[Executor | None]:
-    """Set the executor for programs of this context; None means the embedded one. `reset_executor` undoes it."""
+    """Set the executor for programs of this context; None means the embedded executor. `reset_executor` undoes the call."""
     return _current.set(executor)
 
 
@@ -74,7 +74,7 @@ def reset_executor(token: Token[Executor | None]) -> None:
 
 @contextmanager
 def executing_on(executor: Executor) -> Iterator[None]:
-    """Run programs on that executor within the `with` block."""
+    """Run programs on this executor within the `with` block."""
     token = set_executor(executor)
     try:
         yield
@@ -83,7 +83,7 @@ def executing_on(executor: Executor) -> Iterator[None]:
 
 
 def current_executor() -> Executor:
-    """Return the executor of this context. The embedded one is created at its first use and then kept."""
+    """Return the executor of this context. The embedded executor is created at its first use and then kept."""
     executor = _current.get()
     if executor is None:
         module, name = DEFAULT_EXECUTOR

@@ -1,12 +1,12 @@
 """The physical plan: stages of chained operators, exchanges between them, and the levels on which stages run.
 
-A *stage* is a chain (a tree) of operators that call each other directly. *Exchanges* connect stages. An epoch is one
-Spark job, and a Spark job that branches would compute the branching point once per branch. The stages are therefore on
-*levels*. Level 0 has the sources, and any other stage is one level after the deepest of its inputs.
+A *stage* is a chain (a tree) of operators that call each other directly. *Exchanges* connect stages. If a Spark job has branches, Spark
+computes the part before the branches once for each branch. To avoid branches, the stages are on *levels*. Level 0 has the sources, and any
+other stage is one level after the deepest of its inputs.
 
 All stages of a level run in the same Spark stage, in the task of their slot. One shuffle carries the rows of all
-exchanges from a level to the next. Rows for a deeper level pass through the levels between. Even a job with many
-branches, sinks and side outputs is therefore a linear sequence of Spark stages. No data is read or computed twice.
+exchanges from a level to the next. Rows for a deeper level pass through the levels between. So even a job with many branches, sinks and
+side outputs is a linear sequence of Spark stages. No data is read or computed twice.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ class OperatorNode:
     outputs: list[OutputEdge] = field(default_factory=list)
     description: str = ""
     has_own_parallelism: bool = False
-    """Whether the program sets its parallelism, so that a rescale does not change it."""
+    """Whether the program sets the operator's parallelism. A rescale does not change such a parallelism."""
 
     @property
     def source(self) -> Source | None:
-        """The connector that it reads, if it is a source."""
+        """The connector that the operator reads, if it is a source."""
         return source_of(self.operation)
 
     @property
     def sink(self) -> Sink | None:
-        """The connector to which it writes, if it is a sink."""
+        """The connector to which the operator writes, if it is a sink."""
         return sink_of(self.operation)
 
     @property
     def needs_spark(self) -> bool:
-        """Whether it runs DataFrames on the job's cluster."""
+        """Whether the operator runs DataFrames on the job's cluster."""
         return any(border is not None and border.needs_spark for border in (self.source, self.sink))
 
 
@@ -87,14 +87,14 @@ class ExchangeSpec:
     parallelism: int
     max_parallelism: int
     name: str = ""
-    """Name of the operator whose output it carries. Errors of key selectors and partitioners contain it."""
+    """Name of the operator whose output the exchange carries. Errors of key selectors and partitioners contain it."""
     user_location: str = ""
     """Line of the call that partitions the stream. If no call does, the line of the operator that `name` names."""
     targets: list[ExchangeTarget] = field(default_factory=list)
     takes_columns: bool = False
-    """Whether a target works on columns. If none does, records that could be rows or columns are sent as Python objects."""
+    """Whether a target works on columns. If no target does, records that could be rows or columns are sent as Python objects."""
     level: int = 0
-    """Level of the deepest target. Every target stage takes its buffers at its own level."""
+    """Level of the deepest target. Each target stage takes the buffers of the exchange at the level of the stage."""
 
 
 @dataclass

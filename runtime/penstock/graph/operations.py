@@ -1,8 +1,7 @@
 """Plain descriptions of a program's operators, with one class for each kind of operator.
 
-The API records them, and the graph carries them to the workers, where `penstock.taskmanager.operators.factory` creates
-the operators that execute them. A program can therefore be written, planned, validated and sent without the code that
-runs it.
+The API records the descriptions, and the graph carries them to the workers. There, `penstock.taskmanager.operators.factory` creates the
+operators that execute them. So a program can be written, planned, validated and sent without the code of the operators.
 
 A description contains the facts that are known before the operator runs, such as the keys of its inputs and the user's
 functions.
@@ -37,7 +36,7 @@ KeySelector = Callable[[Any], Any]
 
 
 def constant_key(value: Any) -> int:
-    """Return the one key of all records if a window spans the whole stream (`window_all`)."""
+    """Return the same key for every record. Windows of the whole stream (`window_all`) use it."""
     return 0
 
 
@@ -48,17 +47,19 @@ class Operation:
     key_type: TypeInformation | None = field(default=None, kw_only=True)
     """Type of keys that are objects of a class (dataclass, NamedTuple, Enum); None for builtin keys.
 
-    The state backend needs it to create the objects again from their stored form.
+    The state backend needs the type to create the keys again from their stored form.
     """
 
     @property
     def key_selectors(self) -> tuple[KeySelector | None, ...]:
-        """One key selector per input, None for an input without a key (the broadcast side). Empty means no keyed state."""
+        """One key selector per input, None for an input without a key (the broadcast side). An empty tuple means that the operation has no
+        keyed state.
+        """
         return ()
 
     @property
     def is_keyed(self) -> bool:
-        """Whether it needs keyed state and a key-group exchange before its input."""
+        """Whether the operation needs keyed state and a key-group exchange before its input."""
         return bool(self.key_selectors)
 
     @property
@@ -73,11 +74,11 @@ class Operation:
 
 @dataclass(frozen=True)
 class InBatchMode(Operation):
-    """Another operation on bounded input that is read completely before any result is emitted.
+    """Another operation in batch mode: it reads all of its bounded input before it emits a result.
 
     Args:
         inner: the other operation. It has a key, or a broadcast input.
-        element_types: types of the values of each input; None means any builtin type.
+        element_types: type of the values of each input; None means any builtin type.
     """
 
     inner: Operation
@@ -105,7 +106,7 @@ def plain(operation: Operation) -> Operation:
 
 @dataclass(frozen=True)
 class Source(Operation):
-    """Records from outside. The strategy is applied to each split separately; None means no event time."""
+    """Records from outside the job. The watermark strategy applies to each split separately; None means no event time."""
 
     source: SourceConnector
     strategy: WatermarkStrategy | None = None
@@ -235,7 +236,9 @@ class Project(Operation):
 
 @dataclass(frozen=True)
 class Select(Operation):
-    """Fields by name and `pyarrow.compute` expression. `keeps`: the existing fields that come before them."""
+    """Records with new fields, each from a name and a `pyarrow.compute` expression. `keeps`: whether the existing fields stay, before the
+    new ones.
+    """
 
     columns: tuple[tuple[str, Any], ...]
     keeps: bool = False
@@ -276,7 +279,9 @@ class Rolling(Operation):
 
 @dataclass(frozen=True)
 class Reduce(Rolling):
-    """Each record combined with the key's value so far. `element_type`: type of the records; None means any builtin type."""
+    """Each record, combined with the result of the earlier records of the key. `element_type`: type of the records; None means any builtin
+    type.
+    """
 
     function: Any
     element_type: TypeInformation | None = None
@@ -314,7 +319,7 @@ class Window(Operation):
 
     Args:
         allowed_lateness_ms: how long a window is kept for late records after its end.
-        late_tag: side output of records that are too late. Without it they are dropped and counted.
+        late_tag: side output of records that are too late. Without a tag, the operator drops and counts these records.
     """
 
     assigner: WindowAssigner[Any, Any]
@@ -342,7 +347,7 @@ class Window(Operation):
 
 @dataclass(frozen=True)
 class TwoInputs(Operation):
-    """Base of operations with two inputs: a function object with one method per input, or a pair of plain functions.
+    """Base of operations with two inputs. The function is an object with one method per input, or a pair of plain functions.
 
     Either both inputs have a key or none has.
     """
@@ -378,8 +383,8 @@ class IntervalJoin(TwoInputs):
     """Pairs with `left time + lower_ms <= right time <= left time + upper_ms`.
 
     Args:
-        element_types: types of the values of both inputs, for the state; None means any builtin type.
-        late_tags: side outputs of values behind the watermark. Without one they are dropped and counted.
+        element_types: type of the values of each input, for the state; None means any builtin type.
+        late_tags: side output of each input for values behind the watermark. Without a tag, the operator drops and counts these values.
     """
 
     lower_ms: int = field(kw_only=True)

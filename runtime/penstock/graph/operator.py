@@ -1,16 +1,16 @@
-"""The operator interface, which every runtime operator implements. `functions.operator_context` has the interface to its task.
+"""The operator interface, which every runtime operator implements. Through `functions.operator_context`, an operator uses its task.
 
 The program records a description of each operator (`graph.operations`). Each subtask creates its own operator from the
 description and drives it from one thread. The life of an operator:
 
-    setup(context, output) -> the restore happened before this: state handles already hold the restored values
+    setup(context, output) -> after the restore: state handles already hold the restored values
     open()
       process_batch(batch, input_index) / process_watermark(timestamp) / process_idle(is_idle)
       take_finished()                    for operators with a capacity: called after the operator woke the task
       advance_processing_time(now)       at every epoch and between batches; fires processing-time timers that are due
       snapshot(checkpoint_id)            at the barrier, after the last record of the epoch; sync part only
       notify_checkpoint_complete(id) / notify_checkpoint_aborted(id)
-    finish()                             bounded input has ended: after the final watermark, before the last snapshot
+    finish()                             when bounded input has ended, after the final watermark and before the last snapshot
     close()                              always, also after a failure
 
 Outputs are pushed: `self.output.emit(batch)`, `self.output.emit_side(tag_id, batch)`,
@@ -44,10 +44,9 @@ class Output(Protocol):
 
 @dataclass
 class OperatorSnapshot:
-    """The result of the synchronous part of a snapshot, without keyed and operator state, which the task collects itself.
+    """The result of the synchronous part of a snapshot. It has no keyed and operator state, because the task collects this state itself.
 
-    `committables`: descriptions, as JSON values, of pending sink commits. The JobManager commits them when the checkpoint is
-    complete.
+    `committables`: pending commits of a sink, as JSON values. The JobManager executes these commits when the checkpoint is complete.
     """
 
     committables: list[Any] = field(default_factory=list)
@@ -57,14 +56,14 @@ class Operator:
     """Base of all runtime operators with one input. The module's docstring describes the life cycle."""
 
     holds_records = False
-    """Whether it holds records that may still produce results, even if no further input arrives."""
+    """Whether the operator holds records that may still produce results, even if no further input arrives."""
     capacity: int | None = None
     """Maximum number of records in progress, for operators that continue work after `process_batch`; None for others.
 
     Such operators call `context.wake` when some records are done.
     """
     is_keyed = False
-    """Whether it needs keyed state. Its input then comes through a key-group exchange, and `key_selectors` are set."""
+    """Whether the operator needs keyed state. If so, its input comes through a key-group exchange, and `key_selectors` are set."""
     key_selectors: tuple[Callable[[Any], Any] | None, ...] = ()
     """One key selector per input, None for an input without a key (the broadcast side)."""
     key_type: Any = None
@@ -95,7 +94,7 @@ class Operator:
 
     @property
     def is_full(self) -> bool:
-        """Return whether it has its maximum number of records in progress. Its task then sends no more."""
+        """Return whether the operator has its maximum number of records in progress. The task then sends no more records to it."""
         return False
 
     def take_finished(self) -> None:
@@ -139,7 +138,7 @@ class Operator:
         return None if timers is None else timers.next_processing_time()
 
     def next_wake(self) -> int | None:
-        """Return the time (ms) at which `advance_processing_time` next has work; None means that it needs input first."""
+        """Return the time (ms) at which `advance_processing_time` next has work; None means that it has no work before the next input."""
         return self.next_processing_time()
 
     def current_watermark(self) -> int:
@@ -157,7 +156,7 @@ class Operator:
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None: ...
 
     def notify_committed(self, checkpoint_id: int) -> None:
-        """Handle the end of the commits of this checkpoint's pre-committed output."""
+        """Handle the end of this checkpoint's commits: the pre-committed output is now committed."""
 
     def finish(self) -> None: ...
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Program:
-    """A job as it was written.
+    """A job as the program describes it.
 
     Args:
         transformations: the sinks and all their inputs, upstream first.
-        configuration: merged flat keys and texts. The executor interprets them.
+        configuration: the merged configuration, as flat keys and texts. The executor interprets the texts.
         parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None means not set.
         user_script: path of the program's file; None if it has no file (a notebook, a prompt).

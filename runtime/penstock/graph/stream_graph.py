@@ -34,7 +34,7 @@ class JobGraphBuilder:
         sinks: the transformations that no other one reads.
         parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None means Flink's default of 128.
-        limit: highest parallelism of any operator (the adaptive scheduler with fewer slots); None means no limit.
+        limit: highest parallelism of any operator; None means no limit. The adaptive scheduler sets a limit if it has fewer slots.
         require_uids: refuse operators without an explicit uid.
         mode: `execution.runtime-mode`.
     """
@@ -305,7 +305,7 @@ class JobGraphBuilder:
                     up.outputs.append(OutputEdge(edge.side_tag, node.index, edge.index))
                     continue
                 partitioning = self._effective(edge, t)
-                # The same Partitioning object means the same key_by call (or plain forward), which is one stream of
+                # Edges with the same Partitioning object belong to the same key_by call (or plain forward), and share one stream of
                 # buffers.
                 identity = id(edge.partitioning) if partitioning is edge.partitioning else partitioning.exchange
                 level_peers = tuple(sorted(e.upstream.id for e in t.inputs))
@@ -346,7 +346,8 @@ class JobGraphBuilder:
 def _slot_sharing_groups(transformations: list[Transformation]) -> dict[int, str]:
     """Return the slot sharing group of each transformation by id.
 
-    It is the given group, or else the common group of all inputs. It is "default" for sources and if the inputs differ.
+    A group that the program sets has priority, then the common group of all inputs. The group is "default" for sources, and for operators
+    whose inputs have different groups.
 
     Args:
         transformations: inputs come before their readers.

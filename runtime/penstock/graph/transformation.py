@@ -1,8 +1,7 @@
 """The logical program: the operators that the DataStream API records before the job runs.
 
-Every call on a stream adds a `Transformation`. `execute` converts those that the sinks need to a StreamGraph and that
-to a JobGraph (`graph.job_graph`). This module does not depend on Spark, tasks or storage. An `operations.Operation`
-describes the work of an operator.
+Every call on a stream adds a `Transformation`. `execute` converts the transformations that the sinks need to a JobGraph
+(`graph.job_graph`). This module does not depend on Spark, tasks or storage. An `operations.Operation` describes the work of an operator.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ FORWARD = Partitioning(Exchange.FORWARD)
 
 @dataclass(frozen=True)
 class Input:
-    """One input edge. `side_tag`: it reads this side output of the upstream operator instead of its main output.
+    """One input edge. If `side_tag` is set, the edge reads this side output of the upstream operator instead of the main output.
 
     `index` is the logical input of the operator: 0, or 0 and 1 for a connected stream. A union is several Inputs with
     the same index.

@@ -8,7 +8,7 @@
             self.items[:] = self.pending
 
 The operator calls `initialize_state` once, before `open`. It calls `snapshot_state` at every barrier, when it holds no record. A
-notification may be lost if the task fails or the job ends. A later notification then covers the lost ones.
+notification may be lost if the task fails or the job ends. The next notification then also covers the earlier checkpoints.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The function of `as_queryable_state`. It keeps the latest value of each key, or its reduced values, and emits nothing."""
+"""The function of `as_queryable_state`. It keeps the latest value of each key, or the values of the key reduced to one, and emits nothing."""
 
 from __future__ import annotations
 
@@ -36,4 +36,4 @@ class KeepQueryable(FlatMapFunction):
 
 
 def nothing(value: Any) -> None:
-    """Do nothing, as the function of a sink that gets no records."""
+    """Do nothing. This is the function of a sink that gets no records."""

@@ -1,4 +1,4 @@
-"""Keyed state as attributes of a function's class, in place of descriptors and an `open`:
+"""Keyed state as attributes of a function's class, instead of descriptors and an `open` method:
 
     class Alarm(KeyedProcessFunction):
         count = value_state(int, default=0, ttl=timedelta(hours=1))
@@ -8,8 +8,9 @@
             self.count += 1
             self.last[reading.sensor] = reading.value
 
-The attribute has the name of the state. A value is read and written as a plain attribute, for the current key. None means no value, and
-`del` clears the value. For lists and maps, the attribute is PyFlink's handle. An assignment replaces their content.
+The attribute has the name of the state. A function reads and writes a value as a plain attribute, for the current key. None means no value,
+and `del` clears the value. For lists and maps, the attribute is PyFlink's handle. An assignment to the attribute replaces the content of
+the list or map.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _HANDLES = "_state_handles"
 
 
 class StateAttribute:
-    """The attribute that the factories return. `getter`: the runtime context's method for this kind of state."""
+    """The attribute that `value_state`, `list_state` and `map_state` return. `getter`: the runtime context's method for this kind of state."""
 
     getter = ""
 

@@ -24,7 +24,7 @@ class _WithState:
         self._state_type = state_type
 
     def state_meaning(self) -> dict[str, Any]:
-        """Describe the state for snapshots. It belongs to the library, so the function's name does not matter."""
+        """Describe the state for snapshots. The state belongs to the library, so the function's name does not matter."""
         return {"kind": "function", "functions": ["with state"]}
 
     def open(self, runtime_context: RuntimeContext) -> None:

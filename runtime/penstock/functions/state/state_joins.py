@@ -56,7 +56,7 @@ class _StateJoin(KeyedCoProcessFunction):
 
 
 class EveryPair(_StateJoin):
-    """A join that emits each pair once, when its later value arrives. It keeps both sides for the time `ttl`."""
+    """A join that emits each pair once, when its later value arrives. It keeps the values of both sides for the time `ttl`."""
 
     def __init__(self, function: Any, types: Sides, ttl: TimeLike | None) -> None:
         super().__init__(function, types)
@@ -85,12 +85,12 @@ class EveryPair(_StateJoin):
 
 
 class AsOf(_StateJoin):
-    """A join of each left value with the newest right value that is not younger.
+    """A join of each left value with the newest right value that is not younger than the left value.
 
-    It emits a pair when the watermark shows that no better right value can arrive. For each key, the state has the right values that
-    the watermark has not reached, by their times. It also has the newest right value that the watermark has reached. If a tolerance is
-    set, the join drops a right value when it is too old for every later left value. No call scans the waiting values, because each
-    timer looks up its own time.
+    It emits a pair when the watermark shows that no better right value can arrive. For each key, the state has the values that the
+    watermark has not reached, by their timestamps. It also has the newest right value that the watermark has reached. If a tolerance is
+    set, the join drops a right value when it is too old for every later left value. No call scans the waiting values, because a timer looks
+    up only the values with its own timestamp.
     """
 
     def __init__(self, function: Any, types: Sides, tolerance_ms: int | None) -> None:
@@ -131,7 +131,7 @@ class AsOf(_StateJoin):
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
         newest = self._newest.value()
         if self._right.contains(timestamp):
-            # A late right value may be older than the newest one. No left value can match it then.
+            # A late right value may be older than the newest one. Then no left value can match the late value.
             if newest is None or newest[0] <= timestamp:
                 newest = (timestamp, self._right.get(timestamp))
                 self._newest.update(newest)
@@ -148,7 +148,8 @@ class AsOf(_StateJoin):
                 self._left.remove((timestamp, number))
                 yield from self._results(value, partner)
         elif newest is not None and self._tolerance_ms is not None and newest[0] < timestamp:
-            # The timer may come from before an upgrade that increased the tolerance. If the new timer exists already, this has no effect.
+            # An upgrade may have increased the tolerance after this timer was registered. If the new timer exists already, this call has no
+            # effect.
             ctx.timer_service().register_event_time_timer(newest[0] + self._tolerance_ms + 1)
 
 

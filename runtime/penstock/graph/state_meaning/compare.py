@@ -1,7 +1,7 @@
-"""Comparison of the meaning of an operator's state when it was written with its meaning in the current program. Pure.
+"""Comparison of two meanings of an operator's state: in the program that wrote the state, and in the current program. Pure.
 
-The result is a refusal, or a list of changes that people must know. State with an unchanged meaning has neither. The
-operator's class (`penstock.taskmanager.operators`) handles changed state.
+The result is a refusal, or a list of changes that people must know. If the meaning is unchanged, the result has neither. The operator's
+class (`penstock.taskmanager.operators`) handles changed state.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Comparison:
 
 
 def compare(old: Meaning, new: Meaning) -> Comparison:
-    """Compare the description in a snapshot with the one of the program.
+    """Compare the description in a snapshot with the description of the current program.
 
     >>> reduce = {"version": 1, "kind": "reduce", "keyed": True}
     >>> compare(reduce, reduce)

@@ -1,6 +1,6 @@
 """Descriptions of the meaning of an operator's state. Every snapshot stores the description as a JSON object with the state.
 
-A restore compares the stored description with that of the new program (`compare`), without reading a state file. A
+A restore compares the stored description with the description of the new program (`compare`), and reads no state file for this. A
 description has the kind of operator, the parameters that decide how state is read, and a version. It contains only
 facts that can be compared: a user function has a name, but its code is unknown.
 """
@@ -45,10 +45,12 @@ if TYPE_CHECKING:
 Meaning = dict[str, Any]
 
 VERSION = 1
-"""Version of the descriptions and of the state layouts that they describe. A change that older code would misread increases it."""
+"""Version of the descriptions and of the state layouts that they describe. If older code would misread the result of a change, the change
+must increase the version.
+"""
 
 _CUSTOM = {"connector": "custom"}
-"""A connector that lacks the base class."""
+"""Description of a connector whose class does not have the library's base class."""
 FUNCTION, STATELESS = "function", "stateless"
 _TIME_WINDOWS = (
     TumblingEventTimeWindows,

@@ -1,7 +1,7 @@
 """Changes of a window operator that can use the previous operator's state. Pure.
 
-Open windows keep their bounds and fire at their end, even if the assigner now creates other windows, as in Flink. This
-needs windows of the same kind on the same clock, because a bound has the same meaning only then.
+Open windows keep their bounds and fire at their end, even if the assigner now creates other windows, as in Flink. This requires windows of
+the same kind on the same clock. Otherwise, the bounds would change their meaning.
 """
 
 from __future__ import annotations

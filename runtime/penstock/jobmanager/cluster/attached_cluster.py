@@ -1,4 +1,5 @@
-"""A cluster that another process of this machine has started: the JobManager of a session, for the process of one of its programs.
+"""A cluster that another process of this machine has started. The other process is the JobManager of a session, and this process runs one
+of its programs.
 
 Both processes call the same driver. The session assigns the slots, because they belong to the jobs of all programs.
 """
@@ -22,7 +23,7 @@ from penstock.jobmanager.failover.crash import MemoryKill
 
 
 class ClusterOwner(Protocol):
-    """Calls to the process that has started the cluster. A job is identified by a number of this process."""
+    """Calls to the process that has started the cluster. A number that this process chooses identifies each of its jobs."""
 
     def executors(self) -> list[ExecutorInfo]: ...
 
@@ -67,7 +68,7 @@ class AttachedCluster(SparkAccess):
 
         gateway = connect_to_driver(self._driver.port, self._driver.secret)
         java_context = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
-        # Set first, because the constructor of SparkConf looks for a JVM there.
+        # Set both first, because the constructor of SparkConf looks for a JVM in them.
         SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
         conf = SparkConf(_jconf=java_context.getConf())
         self.context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)
@@ -84,7 +85,7 @@ class AttachedCluster(SparkAccess):
         return self._owner.workers()
 
     def detach(self) -> None:
-        """Close the connection. Release this process's objects in the driver first, which Py4J does when Python frees them."""
+        """Release this process's objects in the driver, and close the connection. Py4J releases an object when Python frees it."""
         if self.context is None:
             return
         server = self.context._accumulatorServer

@@ -6,11 +6,11 @@ Every cluster has a secret. `python job.py` generates one. A master and its work
 * Spark's processes authenticate each other (SASL, `spark.authenticate`): driver, executors, and the pipelined exchanges
   (`jvm/SealedTransport.java`).
 * TaskManagers and the JobManager encrypt their messages to each other (`registration`).
-* Spark's processes send everything through TLS 1.3. Key and certificate are derived from the secret, so every process creates the
-  same ones itself and accepts no others. No certificate needs to be distributed, and none expires.
+* Spark's processes send everything through TLS 1.3. Every process derives the same key and certificate from the secret, and accepts no
+  other certificate. No certificate needs to be distributed, and none expires.
 
-Spark also has its own encryption (`spark.network.crypto`). It runs in Java, and these JVMs compile little code
-(`class_archive`), so it reaches only 9 MB/s of AES-GCM per core. TLS uses BoringSSL, which is among Spark's jars.
+Spark also has its own encryption (`spark.network.crypto`). This encryption runs in Java, and these JVMs compile little code
+(`class_archive`), so it reaches only 9 MB/s of AES-GCM per core. TLS uses BoringSSL, which Spark's jars include.
 
 No command line contains the secret. The driver reads it from a file that only this user can read, and executors read it from
 their environment.
@@ -104,7 +104,7 @@ class Credentials:
 
 
 def derive_tls(secret: str) -> tuple[bytes, bytes]:
-    """Return the private key and the certificate that are derived from a secret, in PEM. The same secret always gives the same ones.
+    """Return the private key and the certificate that are derived from a secret, in PEM. The same secret always gives the same result.
 
     >>> derive_tls("s" * 16) == derive_tls("s" * 16)
     True

@@ -2,7 +2,7 @@
 
 `python job.py` runs on this cluster, except in these cases:
 
-- The job uses DataFrames. Spark runs one of their tasks for each core of an executor, and this cluster claims 1,024 cores.
+- The job uses DataFrames. Spark runs one DataFrame task on each core of an executor, and this cluster claims 1,024 cores.
 - The job needs more than 64 slots.
 - Its settings concern individual TaskManagers (`needs_processes`).
 - Its settings contain `penstock.local-cluster: processes`.
@@ -50,7 +50,7 @@ class EmbeddedCluster:
     """Cluster in one JVM. Start it with `start()`, add slots with `ensure_slots`, and stop it with `stop()`.
 
     Args:
-        config: settings of the Spark side. Its heap is the sum for the driver and the executor.
+        config: settings of the Spark side. The heap in them is the sum of the heaps of the driver and the executor.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
@@ -105,7 +105,7 @@ class EmbeddedCluster:
 
     @property
     def workers(self) -> dict[int, int]:
-        """Return the process id of the executor by number."""
+        """Return the process id of the executor, by the number of its TaskManager."""
         return {0: self.spark.driver_pid}
 
     def stop(self) -> None:

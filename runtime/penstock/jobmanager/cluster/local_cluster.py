@@ -1,8 +1,8 @@
 """A cluster of processes on this machine: the driver, and one executor process for each TaskManager.
 
-`python job.py`, the demo and the tests use it. The JobManager starts the executors itself, because a TaskManager on this cluster has
-no other process. An executor that dies is restarted, as Kubernetes would do. An executor that never registered with the driver is restarted
-after a pause that doubles each time.
+`python job.py`, the demo and the tests use it. The JobManager starts the executors itself, because a TaskManager on this cluster has no
+process except its executor. The JobManager restarts an executor that dies, as Kubernetes would restart a pod. If the executor never
+registered with the driver, the JobManager first pauses. The pause doubles each time.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ class LocalCluster:
 
     @property
     def workers(self) -> dict[int, int]:
-        """Return the process id of each executor by number."""
+        """Return the process id of each executor, by the number of its TaskManager."""
         with self._lock:
             return {number: worker.process.pid for number, worker in self._workers.items()}
 
@@ -188,7 +188,7 @@ class LocalCluster:
             credentials=self.spark.credentials,
             state_dir=self.state_dir,
         )
-        # Set it first, so that the next attempt ends this executor if a later step fails.
+        # Record the executor first. If a later step fails, the next attempt then ends this executor.
         self._workers[number] = _Worker(process, folder, member)
         assert process.stdout is not None
         output = self._output.setdefault(
@@ -201,7 +201,9 @@ class LocalCluster:
         )
 
     def _watch(self) -> None:
-        """Start and restart executors. Only this thread may start them, because the system kills them when the thread ends."""
+        """Start and restart executors. Only this thread may start executors, because the system kills an executor when the thread that
+        started it ends.
+        """
         looked, kills = 0.0, MemoryKills()
         while not self._stopping.is_set():
             self._changed.wait(WATCH_S)

@@ -4,10 +4,12 @@ Spark puts PySpark as a zip file first on a worker's path. Python compiles every
 CPU time per daemon. Each executor has a daemon, and so does each slot of the batched runner. The modules of the installed package are
 already compiled. This module imports the engine's modules once before it forks workers, which then share them.
 
-**A warm daemon.** Spark starts the daemon when the first task needs it, and the imports take 1 s of that start. So a daemon is
-started together with the JVM (`start_with_warm_daemon`), imports the modules, and waits at a socket. The daemon that Spark starts
-connects to it (`WARM`) and passes its standard streams, environment and folder. From then on, Spark communicates with the warm daemon.
-The other process ends together with it. Only the first daemon uses the warm one. An unused warm daemon ends with the JVM.
+**A warm daemon.** Spark starts a daemon when the first task needs it, and the imports would delay this task by 1 s. So Penstock starts a
+warm daemon together with the JVM (`start_with_warm_daemon`). The warm daemon imports the modules and waits at a socket.
+
+The daemon that Spark starts later connects to this socket (`WARM`) and passes its standard streams, environment and folder to the warm
+daemon. From then on, Spark communicates with the warm daemon. The daemon that Spark started ends together with the warm daemon. Only the
+first daemon that Spark starts uses the warm daemon. An unused warm daemon ends with the JVM.
 """
 
 from __future__ import annotations
@@ -32,8 +34,8 @@ from penstock.common.system.native_memory import trim_heap
 WARM = "PENSTOCK_WARM_DAEMON"
 """Environment variable: the socket of the warm daemon."""
 STORES = "PENSTOCK_STORES"
-"""Environment variable: storage schemes of the cluster's jobs, separated by commas. The daemon loads the modules that open them before it
-forks workers.
+"""Environment variable: storage schemes of the cluster's jobs, separated by commas. The daemon loads the modules that open these storages
+before it forks workers.
 """
 LONGEST_PATH = 100
 """Maximum path length of a Unix domain socket. Systems allow 104 to 108 bytes."""
@@ -122,12 +124,12 @@ def start_with_warm_daemon(
 
     Args:
         folder: directory for the socket, which only this user can read.
-        start: `subprocess.Popen` with the remaining arguments. The process is the JVM itself.
+        start: function that calls `subprocess.Popen` with the remaining arguments. The new process becomes the JVM.
     """
     path = os.path.join(folder, "daemon.sock")
     if len(os.fsencode(path)) > LONGEST_PATH or not os.path.exists("/bin/sh") or shutil.which(command[0]) is None:
         return start(command, env=environment)
-    # The JVM inherits the pipe without using it, and so keeps it open as long as it lives.
+    # The JVM inherits the pipe and does not use it. So the pipe stays open as long as the JVM lives.
     reading, writing = os.pipe()
     try:
         return start(
@@ -186,7 +188,7 @@ def _wait_for_daemon_end(connection: socket.socket) -> None:
 
 
 def _wait_for_work(path: str, lifeline: int) -> None:
-    """Wait, and return as the daemon that Spark has started. End the process if the JVM ends first."""
+    """Wait for a daemon that Spark starts, take over its role, and return. End the process if the JVM ends first."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(path)
         listener.listen(1)

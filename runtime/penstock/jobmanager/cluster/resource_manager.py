@@ -50,7 +50,7 @@ SILENT_S = 20.0
 CHECK_INTERVAL_S = 2.0
 """Interval of requests to the driver for its executors, in seconds."""
 SHORT_CHECK_INTERVAL_S = 0.2
-"""The same interval while an executor is expected, in seconds."""
+"""Interval of these requests while an executor is expected, in seconds."""
 READINGS_S = 3.0
 """Timeout for the JVM metrics of a TaskManager, in seconds. A scrape of metrics waits for all TaskManagers."""
 _NONE = ""
@@ -134,7 +134,7 @@ class ResourceManager(SealedServer):
             self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def _send_launch_again(self, peer: Peer, ended: str) -> None:
-        """Send the last launch again if the executor that ended is not the one of that launch: the TaskManager may not have received it."""
+        """Send the last launch again if the executor that ended is older. The TaskManager may not have received the last launch."""
         with self._launching:
             launch = self._launches.get(_of(peer).id)
             if launch is not None and launch.executor_id != ended and self._is_current(peer):

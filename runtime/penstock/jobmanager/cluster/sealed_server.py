@@ -1,8 +1,8 @@
 """A server of encrypted connections (see `taskmanager.control.sealed_channel`): one thread, and one connection for each peer.
 
-Any client can connect, so an unauthenticated client must cost little. It gets a few hundred bytes, 10 s, and one of 1024 places. If
-all places are taken, a new client replaces the oldest one. A slow peer blocks no other: the server buffers what the peer does not
-read at once. If the peer reads nothing for 10 s, the server closes the connection.
+Any client can connect, so an unauthenticated client must cost little. Such a client gets a few hundred bytes, 10 s, and one of 1024 places.
+If all places are taken, a new client replaces the oldest one. A slow peer blocks no other: the server buffers what the peer does not read
+at once. If the peer reads nothing for 10 s, the server closes the connection.
 
 The thread survives errors of connections. An error of a connection closes only this connection, and the log names it. If the thread
 itself ends, `failure` contains the reason.
@@ -272,7 +272,7 @@ class SealedServer(ABC):
             self._receive(peer)
 
     def _guarded(self, peer: Peer, act: Callable[[], None]) -> None:
-        """Run an action on a connection. An exception must not end the thread, because it serves all connections."""
+        """Run an action on a connection. An exception must not end the thread, because the thread serves all connections."""
         try:
             act()
         except NotAuthentic as error:
@@ -343,7 +343,7 @@ class SealedServer(ABC):
         return True
 
     def _refuse(self, peer: Peer, reason: str) -> None:
-        """Close an unauthenticated connection. Log it at most once a minute, so that clients cannot fill the log."""
+        """Close an unauthenticated connection. Log a refusal at most once a minute, so that clients cannot fill the log."""
         is_due = self._refusals.due() > 0
         if peer.name is not None or is_due:
             logger.warning(

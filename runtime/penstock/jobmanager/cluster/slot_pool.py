@@ -1,4 +1,4 @@
-"""The assignment of slots to jobs. One job holds a slot at a time. A TaskManager may have slots of several jobs."""
+"""The assignment of slots to jobs. At most one job holds a slot at a time. The slots of a TaskManager may belong to several jobs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SlotPool:
             return sum(self._needed.values())
 
     def cancel_request(self, job: object) -> None:
-        """Record that the job needs no more slots than it holds."""
+        """Record that the job needs only the slots that it holds."""
         with self._lock:
             self._needed[job] = len(self._assigned.get(job, ()))
 
@@ -52,8 +52,8 @@ class SlotPool:
     ) -> list[str]:
         """Assign slots to the job, in the order of its subtasks.
 
-        The job keeps the slots that it holds, because their workers and local copies are warm. A lost slot is replaced
-        by one of the same machine if possible, because its disk has the local copies.
+        The job keeps the slots that it holds, because their workers and local copies are warm. A lost slot is replaced by a slot of the
+        same machine if possible, because this machine's disk has the local copies.
 
         Args:
             machines: machine of each slot.

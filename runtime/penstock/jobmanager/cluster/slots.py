@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MAX_PIPELINED_LEVELS = 16
-"""Maximum number of tasks that run in a slot at once. The pipelined runner has one for each level. An executor has that many cores for
-each slot.
+"""Maximum number of tasks that run in a slot at once. The pipelined runner has one task for each level. An executor has this number of
+cores for each slot.
 """
 
 

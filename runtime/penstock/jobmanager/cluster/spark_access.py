@@ -98,7 +98,7 @@ class SparkAccess(ABC):
         """Return the connected TaskManagers, each with the slots that can take a task."""
 
     def readings(self) -> str:
-        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. Empty means that it does not run."""
+        """Return the metrics of the driver's JVM, for `JvmReadings.parse`. An empty text means that the JVM does not run."""
         return "" if self.context is None else str(self._readings.text())
 
     def all_slots(self) -> dict[str, Slot]:
@@ -117,7 +117,7 @@ class SparkAccess(ABC):
     def run_epoch(
         self, commands: bytes, placement: list[Slot], functions: Any, *, job_id: str, pipelined: bool, group: str
     ) -> bytes:
-        """Run an epoch as one Spark job. See `jvm/Epoch.java`."""
+        """Run an epoch of the batched runner, or an attempt of the pipelined runner, as one Spark job. See `jvm/Epoch.java`."""
         context = self.context._jsc.sc()
         locations = self._strings([slot.executor.location for slot in placement])
         slots = self._strings([slot.id for slot in placement])

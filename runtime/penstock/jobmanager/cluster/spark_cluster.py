@@ -56,7 +56,7 @@ _LOOPBACK = "127.0.0.1"
 _SHOWN = 2000
 """Number of characters to show of the output of a JVM that failed to start."""
 END_S = 10.0
-"""Maximum time in seconds for the JVM to end. Later it is killed."""
+"""Maximum time in seconds for the JVM to end. After this time, it is killed."""
 LAST_OUTPUT_S = 1.0
 """Maximum time in seconds to read what an ended JVM and its workers have printed."""
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class SparkCluster(SparkAccess):
         """Output of Python workers. If tasks run in the driver's JVM, it also contains the output of the JVM."""
         self.registry = Registry()
         self.embedded_slots = 0
-        """Number of slots, set by the owner, of a cluster whose tasks run in the driver's JVM."""
+        """Number of slots of a cluster whose tasks run in the driver's JVM. The owner of this object sets it."""
         self._copying: threading.Thread | None = None
         self._jvm: DriverJvm | None = None
         self._settings: dict[str, str] = {}
@@ -97,7 +97,7 @@ class SparkCluster(SparkAccess):
         self.slots = SlotPool()
 
     def start_jvm(self) -> None:
-        """Start the JVM, and return while it is starting. It needs as much time as the imports of a job.
+        """Start the JVM, and return while it is starting. The start takes as much time as the imports of a job.
 
         Raises:
             ClusterError: no usable Java was found.

@@ -25,8 +25,8 @@ _ENVIRONMENT = "spark.executorEnv."
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Log level of the driver. Without it, the driver logs its settings before the level can be set."""
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
-"""Prefixes of settings that an executor needs before it can request the others, in addition to those that end with `.port`. They are on its
-command line, which other users can read, so they must not include passwords or the secret.
+"""Prefixes of settings that an executor needs before it can request the others, in addition to those that end with `.port`. These settings
+are on the executor's command line, which other users can read. So they must not include passwords or the secret.
 """
 _ALWAYS = {
     "spark.ui.enabled": "false",
@@ -53,7 +53,7 @@ _ALWAYS = {
     "spark.storage.blockManagerHeartbeatTimeoutMs": "20000",
     "spark.rpc.askTimeout": "30s",
     "spark.python.worker.reuse": "true",
-    # If several workers are idle, Spark would use the one that is idle longest, and not the one that has the state.
+    # If several workers are idle, Spark would use the worker that has been idle longest, and not the worker with the state.
     "spark.python.factory.idleWorkerMaxPoolSize": "1",
     "spark.python.daemon.module": "penstock.jobmanager.cluster.python_daemon",
     "spark.python.worker.faulthandler.enabled": "true",

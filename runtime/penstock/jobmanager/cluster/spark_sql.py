@@ -1,8 +1,9 @@
 """DataFrames and epochs on one cluster: the session, and a lock that schedules them.
 
-A task of an epoch must run on the executor with its state. If DataFrame tasks occupied all cores of the executor, Spark would send the
-task to another one after the locality wait. So epochs and DataFrames take turns: epochs share the cluster with each other (`shared`), and a
-DataFrame has it exclusively (`exclusive`). An exclusive request takes precedence, otherwise a job of short epochs would never let it run.
+A task of an epoch must run on the executor with its state. If DataFrame tasks occupied all cores of the executor, Spark would send the task
+to another executor after the locality wait. So epochs and DataFrames take turns: epochs share the cluster with each other (`shared`), and a
+DataFrame has it exclusively (`exclusive`). An exclusive request takes precedence. Otherwise, a job with short epochs would never let the
+DataFrame run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TaskManagers in the REST API: the cluster's data about workers, joined with the slots of jobs.
 
 A TaskManager has one executor, which has all its slots. The registry (`members.registry`) contains the TaskManagers and their last
-heartbeats. The Python workers report the hardware of their machine with their acknowledgements, so it is known only for machines on
-which a job has run.
+heartbeats. The Python workers report the hardware of their machine with their acknowledgements. So the hardware is known only for machines
+on which a job has run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ class Worker:
 
 @dataclass(frozen=True)
 class SlotUse:
-    """Slot of a job: its worker, and the last report of its Python workers. `memory_used` (bytes) and `cpu_seconds` are sums over them."""
+    """Slot of a job: its worker, and the last report of its Python workers. `memory_used` (bytes) and `cpu_seconds` are sums over these
+    Python workers.
+    """
 
     job_id: str
     task_manager: str

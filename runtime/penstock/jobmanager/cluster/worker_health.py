@@ -19,7 +19,9 @@ from penstock.common.configuration import Configuration
 
 PATIENCE_S = 2.0
 MAX_CONNECTIONS = 64
-"""Maximum number of simultaneous connections. Others are closed at once. Each has a thread for at most `PATIENCE_S` seconds."""
+"""Maximum number of simultaneous connections. Further connections are closed at once. Each connection has a thread for at most `PATIENCE_S`
+seconds.
+"""
 PORT_VARIABLE = "PENSTOCK_WORKER_HEALTH_PORT"
 """Environment variable in which the operator sets the port. Older engines would refuse a setting that they do not know."""
 

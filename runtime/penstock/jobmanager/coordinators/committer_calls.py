@@ -8,7 +8,7 @@ Solution. The committers of an attempt form a crew with its own thread. A crew i
 limit, or if the job must end. A call over its limit fails the attempt with the stack of the thread. Abandoning a crew has these steps:
 
 - Its committers are fenced (`Committer.give_up`). They check this between two committables.
-- The work that waits for its thread is cancelled.
+- The work that waits for the crew's thread is cancelled.
 - Its operations on the cluster are interrupted.
 
 The next attempt creates a new crew.

@@ -1,7 +1,7 @@
 """Calls of a source's enumerator, which is user code and runs in the JobManager. A call that hangs does not block the job forever.
 
-Problem. A listing that does not return, or a deadlock in a client library, would block the JobMaster's thread. It could then take no
-checkpoint, handle no failure and respond to no request. A thread cannot be killed.
+Problem. A listing that does not return, or a deadlock in a client library, would block the JobMaster's thread. The JobMaster could then
+take no checkpoint, handle no failure and respond to no request. A thread cannot be killed.
 
 Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each. It stops waiting if the
 call exceeds its time limit, or if the job must end. In both cases, the JobMaster abandons the thread and the enumerator, and the next

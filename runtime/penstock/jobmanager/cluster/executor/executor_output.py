@@ -1,7 +1,7 @@
 """The output of executors and their Python workers: prints and logs of a job, and warnings of the JVM.
 
-A deployed TaskManager copies it to its own output, line by line with the number of the executor as prefix, so that `kubectl logs`
-shows it. A deployed TaskManager and an embedded cluster also write it to files of limited size, which REST shows.
+A deployed TaskManager copies this output to its own output, line by line with the number of the executor as prefix. So `kubectl logs` shows
+it. A deployed TaskManager and an embedded cluster also write it to files of limited size, which REST shows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_A_TRACE = re.compile(rb"\s+at |Caused by: |\s+\.\.\. |[a-z]+(\.\w+)+(Excepti
 
 
 def copy_output(source: IO[bytes], prefix: str, write: Callable[[bytes], object]) -> threading.Thread:
-    """Copy whole lines in a separate thread until the last process that holds the other end has ended."""
+    """Copy whole lines in a separate thread, until no process has the other end of the pipe open."""
     thread = threading.Thread(target=_copy, args=(source, prefix.encode(), write), name="executor-output", daemon=True)
     thread.start()
     return thread

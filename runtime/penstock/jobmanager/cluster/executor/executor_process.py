@@ -1,8 +1,8 @@
 """An executor: the JVM with all slots of a TaskManager. The TaskManager's process starts it.
 
-It registers itself with the driver as a Spark executor that has the cluster's secret. `Launch` contains the settings that it needs
-from the driver before the registration. Machine-specific settings, such as the location of Java and of the TLS files, are
-determined here.
+The executor registers with the driver as a Spark executor that has the cluster's secret. `Launch` contains the settings of the driver that
+the executor needs before the registration. Machine-specific settings, such as the location of Java and of the TLS files, are determined
+here.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ class Launch(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     """Environment of the executor and its Python workers."""
     python: str = ""
-    """Interpreter of its Python workers, for a daemon that starts together with the JVM. If it is empty, they start with the first task."""
+    """Interpreter of its Python workers, for a daemon that starts together with the JVM. If it is empty, the daemon starts with the first
+    task.
+    """
     library_path: str = ""
     """Prefix of the machine's `LD_LIBRARY_PATH`."""
 
     def own_java_options(self) -> list[str]:
-        """Return the Java options, with the ids in the places that Spark's documentation defines."""
+        """Return the Java options, with the ids in place of the variables that Spark's documentation defines."""
         ids = {"{{APP_ID}}": self.app_id, "{{EXECUTOR_ID}}": self.executor_id}
         options = self.java_options
         for name, value in ids.items():
@@ -76,10 +78,10 @@ def executor_command(
     """Return the command line and the environment of an executor.
 
     Args:
-        host: address at which others reach it.
+        host: address of the executor for other processes.
         work_dir: working directory of its TaskManager.
         folder: working directory of the executor.
-        state_dir: directory for the state files of slots. Default: the TaskManager's. Several TaskManagers may share one.
+        state_dir: directory for the state files of slots. Default: the TaskManager's. Several TaskManagers may share a directory.
     """
     java_home = find_java()
     environment = dict(os.environ)
@@ -131,7 +133,7 @@ def start_executor(
 ) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
     """Start an executor in a new session. The process's `stdout` contains its output and that of its Python workers.
 
-    The system kills it when the calling *thread* ends, so no executor outlives a TaskManager that is killed.
+    The system kills the executor when the calling *thread* ends, so no executor outlives a TaskManager that is killed.
 
     Returns:
         The process and its working directory. The directory is not needed after the process ends. The next executor in `work_dir`

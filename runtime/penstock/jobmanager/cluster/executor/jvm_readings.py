@@ -83,7 +83,9 @@ class JvmReadings:
 
 
 def request_readings(pid: int) -> str:
-    """Return the metrics of the executor with this process id. Empty means that it has had no task yet, or does not respond."""
+    """Return the metrics of the executor with this process id. An empty text means that the executor has had no task yet, or does not
+    respond.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
         try:

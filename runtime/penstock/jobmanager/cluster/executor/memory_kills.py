@@ -31,7 +31,7 @@ class MemoryKills:
         self._counted = self._count()
 
     def new(self) -> int:
-        """Return the number of processes that were killed since the last call, or 0 if the system does not report it."""
+        """Return the number of processes that were killed since the last call, or 0 if the system does not count kills."""
         count = self._count()
         new, self._counted = max(0, count - self._counted), count
         return new

@@ -19,13 +19,14 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows of a pipelined exchange for one task, aligned on markers. It replaces StreamingShuffleReader.read and takes
- * from the same queue. Tasks of the same executor put their rows into this queue directly (LocalChannel).
+ * The rows of a pipelined exchange for one task, aligned on markers. This class replaces StreamingShuffleReader.read
+ * and takes rows from the same queue. Tasks of the same executor put their rows into this queue directly
+ * (LocalChannel).
  *
- * After a sender's marker, rows of the next epoch arrive. The task must not see them before the markers of all senders
- * have arrived (see taskmanager/stream_task.py). They stay in the network buffers that Spark counts. If a sender has
- * used up its share of the reader's memory, Spark stops reading from it. The sender's buffers fill, and the sender
- * waits. So the share limits the memory of an alignment, regardless of its duration.
+ * After a sender's marker, rows of the next epoch arrive. The task must not see these rows before the markers of all
+ * senders have arrived (see taskmanager/stream_task.py). The rows stay in the network buffers that Spark counts. If a
+ * sender has used up its share of the reader's memory, Spark stops reading from this sender. The sender's buffers fill,
+ * and the sender waits. So the share limits the memory of an alignment, regardless of its duration.
  */
 public class AlignedRows extends AbstractIterator implements TaskCompletionListener, Readings.End {
   private static final byte MARKER = 3;
@@ -46,7 +47,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   private final String name;
   private final boolean[] aligned;
   private final boolean[] ended;
-  /** Messages of each sender after its marker, in order, and the rest of the message with the marker. */
+  /** For each sender: the rest of the message with its marker, and the messages after it, in order. */
   private final ArrayDeque[] held;
   /** Messages that were held until the last alignment and are not yet processed, in order for each sender. */
   private final ArrayDeque ready = new ArrayDeque();
@@ -93,8 +94,8 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   }
 
   /**
-   * Sets `next` or `finished`, or neither. It is not private, because Janino would then lock all readers of the
-   * process.
+   * Sets `next` or `finished`, or neither. The method is not private: Janino makes private methods static, and then all
+   * readers of the process would share one lock.
    */
   synchronized void advance() {
     if (this.rows != null) {
@@ -121,7 +122,7 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
     this.aligned[sender] = true;
     if (all(this.aligned)) {
       Arrays.fill(this.aligned, false);
-      // Ready messages arrived after the held ones.
+      // The messages that are ready already arrived after the messages that are held.
       ArrayDeque later = new ArrayDeque(this.ready);
       this.ready.clear();
       for (int i = 0; i < this.held.length; i++) {
@@ -223,7 +224,8 @@ public class AlignedRows extends AbstractIterator implements TaskCompletionListe
   }
 
   /**
-   * Waits for the acknowledgements of the senders' last messages. The connections must stay open until they are sent.
+   * Waits for the acknowledgements of the senders' last messages. The connections must stay open until these
+   * acknowledgements are sent.
    */
   private void awaitAcks() {
     while (this.reader.terminationAckControlMessageSet().size() < this.ended.length) {

@@ -5,7 +5,7 @@ import io.netty.channel.ChannelHandlerContext;
 import io.netty.channel.ChannelInboundHandlerAdapter;
 import io.netty.util.ReferenceCountUtil;
 
-/** Limits the bytes of a connection and closes it beyond the limit, because a frame may announce 2 GB. */
+/** Closes a connection that sends too many bytes. A single frame could announce 2 GB. */
 public class Allowance extends ChannelInboundHandlerAdapter {
   private static final int BYTES = 65536;
 

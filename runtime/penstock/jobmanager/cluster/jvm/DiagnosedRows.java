@@ -9,7 +9,7 @@ import scala.collection.AbstractIterator;
 import scala.collection.Iterator;
 
 /**
- * The rows of a Python worker, with the cause of the worker's death in their errors.
+ * The rows of a Python worker. If the worker dies, the error contains the cause of its death.
  *
  * Both the reader and the writer of a worker notice its crash. Spark adds the dump of the crash to the reader's error.
  * If the writer notices it first, Spark reports only "Broken pipe".
@@ -48,7 +48,7 @@ public class DiagnosedRows extends AbstractIterator {
   }
 
   /**
-   * Returns the error to report. If the worker lives, the error is not about it, because other tasks write to its
+   * Returns the error to report. If the worker is alive, the error has another source: other tasks produce the worker's
    * input.
    */
   private Throwable diagnosed(Throwable failure) {

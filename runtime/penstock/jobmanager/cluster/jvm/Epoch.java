@@ -14,12 +14,12 @@ import scala.reflect.ClassTag;
 import scala.reflect.ClassTag$;
 
 /**
- * One epoch as one Spark job, started by one call from Python. The job is a sequence of stages, one per level: commands
- * -> level 0 -> exchange -> level 1 -> ... -> acks. Byte arrays cross the gateway as one block of length-prefixed
- * items.
+ * One epoch of the batched runner, or one attempt of the pipelined runner, as one Spark job. One call from Python runs
+ * it. The job is a sequence of stages, one per level: commands -> level 0 -> exchange -> level 1 -> ... -> acks. Byte
+ * arrays cross the gateway as one block of length-prefixed items.
  */
 public class Epoch {
-  /** Runs the epoch and returns the rows that the last level emitted, length-prefixed. */
+  /** Runs the Spark job and returns the rows that the last level emitted, length-prefixed. */
   public byte[] run(
       SparkContext context, byte[] commands, String[] locations, String[] slots, PythonFunction[] levels, String jobId,
       boolean pipelined, String group) {
@@ -44,7 +44,7 @@ public class Epoch {
     }
   }
 
-  /** Lets the executors at these locations end the job's Python workers. Does not wait. */
+  /** Allows the executors at these locations to end the job's Python workers. The call does not wait. */
   public void release(SparkContext context, String[] locations, String jobId) {
     List placed = Lists.empty();
     for (int i = 0; i < locations.length; i++) {
@@ -59,7 +59,7 @@ public class Epoch {
     return pipelined ? new StreamLevel(input, function) : new BatchLevel(input, function, jobId, slots);
   }
 
-  /** Deletes the epoch's shuffle files now. The garbage collector would delete them minutes later. */
+  /** Deletes the job's shuffle files now. The garbage collector would delete them minutes later. */
   private static void forget(SparkContext context, SlotExchange[] exchanges) {
     if (context.cleaner().isDefined()) {
       ContextCleaner cleaner = (ContextCleaner) context.cleaner().get();

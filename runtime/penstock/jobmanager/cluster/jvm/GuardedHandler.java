@@ -10,7 +10,7 @@ import org.apache.spark.network.server.StreamManager;
 
 /**
  * The handler of a streaming shuffle's writer, protected from unauthenticated clients. Before authentication, an error
- * of the connection closes the connection. Spark would fail the task.
+ * of a connection only closes this connection. Without this class, Spark would fail the task.
  */
 public class GuardedHandler extends RpcHandler implements Runnable {
   private static final long PATIENCE_S = 30;

@@ -16,9 +16,9 @@ import scala.Option;
  *
  * Spark ends the workers of a pool that was idle for a minute. Between two epochs of the batched runner, a DataFrame
  * may run for longer, and the state would be lost. No setting changes this time, so this class reports activity to the
- * pool until the job has ended. It does so only for the pools of the job's slots, because other workers hold no state.
- * If a Spark version has other internals, workers end after a minute and the job fails over, as it would without this
- * class.
+ * pool until the job has ended. It reports activity only to the pools of the job's slots, because other workers hold no
+ * state. If a Spark version has other internals, workers end after a minute and the job fails over, as it would without
+ * this class.
  */
 public class HeldWorkers extends Thread {
   private static final long PAUSE_MS = 5000L;

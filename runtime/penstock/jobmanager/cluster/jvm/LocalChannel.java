@@ -13,7 +13,7 @@ import org.apache.spark.TaskContext;
  * Between slots of one executor, the network would cost several times as much as all other work. Rows would be copied,
  * serialized, encrypted and passed between threads, only to return to the same process. The job's placement determines
  * whether a slot is local, and not the tasks that currently run here. All rows of a sender for a slot must take the
- * same path, because they could overtake each other otherwise.
+ * same path. Otherwise, a row could overtake another.
  *
  * Janino makes private methods static. For this reason, synchronized methods are never private, here and in other
  * classes.
@@ -25,7 +25,7 @@ public class LocalChannel {
   /** Minimum share in bytes: two rows of the maximum size, to which larger rows are split. */
   private static final long LEAST_SHARE = 65536L;
   private static final long LOOK_MS = 250L;
-  /** Time for the task of the other slot to begin. After it, the task runs elsewhere, against the placement. */
+  /** Maximum wait for the start of the other slot's task. Later means that it runs elsewhere, against the placement. */
   private static final long PATIENCE_NS = TimeUnit.SECONDS.toNanos(60L);
   private static final long GRACE_NS = TimeUnit.SECONDS.toNanos(2L);
 
@@ -94,15 +94,18 @@ public class LocalChannel {
     return channels[context.partitionId()];
   }
 
-  /** Waits until the share has room. No row may enter the queue of a reader that has ended and cleared it. */
+  /**
+   * Waits until the share has room, and puts the row into the queue. A reader that has ended has cleared its queue, so
+   * no row may enter this queue.
+   */
   public synchronized void send(byte[] row, TaskContext context) throws Exception {
     while (this.waiting > 0L && this.waiting + row.length > this.share && !this.closed) {
       check(context);
       this.wait(LOOK_MS);
     }
     if (this.closed) {
-      // Wait, so that the other task reports its cause first. A task that is killed because another failed reports no
-      // cause.
+      // Wait, so that the other task reports the cause of its end first. If this task failed first, Spark would kill
+      // the other task, and a killed task reports no cause.
       long deadline = System.nanoTime() + GRACE_NS;
       while (System.nanoTime() < deadline) {
         check(context);

@@ -17,8 +17,8 @@ import scala.collection.Iterator;
  * Spark collects rows in a buffer for each target. A thread checks every few milliseconds which buffers are old enough
  * to send, as long as the task runs. In Penstock, a row is already a buffer, which a task has delayed as long as it may
  * (taskmanager/stream_task.py). A second delay would add latency, and the checks would dominate the cost of an idle
- * job. So the thread sleeps (spark.shuffle.streaming.networkBufferMaxWaitTimeMs). A row is sent when it is written, at
- * the request for the next one.
+ * job. So the thread sleeps (spark.shuffle.streaming.networkBufferMaxWaitTimeMs). After Spark has written a row, it
+ * requests the next row. This class then sends the written row.
  */
 public class PromptWriter extends ShuffleWriter implements Readings.End {
   private final StreamingShuffleHandle handle;

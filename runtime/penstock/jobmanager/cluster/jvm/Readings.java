@@ -18,7 +18,7 @@ import org.apache.spark.SparkEnv;
 /**
  * The metrics of this JVM: memory, garbage collection, threads, CPU time, and the buffers of exchanges. Values are
  * computed only on request. The driver's metrics are requested over its gateway. An executor has a socket in its
- * working directory, which its parent process connects to. A thread that waits in accept costs nothing.
+ * working directory, and its parent process connects to this socket. A thread that waits in accept costs nothing.
  *
  * Each metric has a line. A value is "NAME VALUE", with Flink's names. The input of a task is "in JOB LEVEL SLOT ROWS
  * BYTES MOST". Its output is "out JOB LEVEL SLOT BYTES MOST".
@@ -44,7 +44,7 @@ public class Readings extends Thread {
 
   /** One end of an exchange in a running task. */
   public interface End {
-    /** Returns its line without the line end. */
+    /** Returns the line of this end, without a line break. */
     String reading();
   }
 

@@ -8,8 +8,8 @@ import org.apache.spark.network.protocol.Message;
 import org.apache.spark.network.protocol.SslMessageEncoder;
 
 /**
- * Spark's TLS encoder with a fix. It retains a message's buffer once more than it releases it. The writer of the
- * streaming shuffle reuses its buffers and checks whether they are free.
+ * Spark's TLS encoder with a fix. Spark's encoder retains a message's buffer one time more than it releases the buffer.
+ * The writer of the streaming shuffle reuses its buffers, and checks first whether they are free.
  */
 public class SealedEncoder extends MessageToMessageEncoder {
   public SealedEncoder() {

@@ -15,10 +15,10 @@ import scala.None$;
 /**
  * Spark's streaming shuffle over encrypted connections (`spark.shuffle.manager.incremental`).
  *
- * Spark's writer creates its server in a private method of its constructor, without an option for the clients or the
- * address. So the writer and the reader are copies of Spark's classes under other names, created together with the jar.
- * They use SealedTransport instead of Spark's TransportContext. References to the reader in the engine's other classes
- * are changed to this copy when the jar is created.
+ * Spark's writer creates its server in a private method that its constructor calls. No option restricts the clients or
+ * sets the address. So the writer and the reader are copies of Spark's classes under other names. The build of the
+ * engine's jar creates these copies. They use SealedTransport instead of Spark's TransportContext. The build also
+ * changes references to the reader in the engine's other classes to the copy.
  */
 public class SealedShuffleManager extends StreamingShuffleManager {
   public static final String PACKAGE = "penstock.shuffle.";

@@ -59,7 +59,7 @@ public class SealedTransport extends TransportContext implements TransportServer
     return new GuardedHandler(channel, next);
   }
 
-  /** The reader's side after authentication. Only now does it send its request. */
+  /** The reader's side after authentication. The reader sends its request only now. */
   public void doBootstrap(TransportClient client, Channel channel) {
     channel.eventLoop().execute(new Introduction(this.handler, client));
   }

@@ -6,7 +6,8 @@ import org.apache.spark.network.client.TransportClient;
 import org.apache.spark.network.server.RpcHandler;
 import org.apache.spark.network.server.StreamManager;
 
-/** A handler that is not notified when its connection opens, because it would send messages before authentication. */
+/** A handler that does not tell Spark's handler when a connection opens. Spark's handler would send messages before
+ * authentication. */
 public class SilentHandler extends RpcHandler {
   private final RpcHandler next;
 

@@ -13,8 +13,8 @@ import scala.None$;
 /**
  * A cluster whose executors are started by TaskManagers and not by Spark. They register with the driver.
  *
- * Spark finds it by the master's name "penstock" (META-INF/services). An executor is lost as soon as its connection
- * closes. If the name is "penstock-embedded", tasks run in the driver's JVM, and no executor registers.
+ * Spark finds this class by the master's name "penstock" (META-INF/services). An executor is lost as soon as its
+ * connection closes. If the name is "penstock-embedded", tasks run in the driver's JVM, and no executor registers.
  */
 public class SlotCluster implements ExternalClusterManager {
   private static final String EMBEDDED = "penstock-embedded";
@@ -40,7 +40,8 @@ public class SlotCluster implements ExternalClusterManager {
     ((TaskSchedulerImpl) scheduler).initialize(backend);
   }
 
-  /** Makes Spark remove an executor whose TaskManager is lost. It has no effect if Spark has already removed it. */
+  /** Makes Spark remove an executor whose TaskManager is lost. The call has no effect if Spark has already removed the
+   * executor. */
   public void remove(SparkContext context, String executor, String why) {
     ((CoarseGrainedSchedulerBackend) context.schedulerBackend())
         .removeExecutor(executor, new ExecutorProcessLost(why, None$.MODULE$, false));

@@ -17,10 +17,10 @@ import scala.collection.Iterator;
 /**
  * A PythonRunner whose input is written by a separate thread.
  *
- * Spark's runner alternates between writing to the Python worker and reading from it, on the task's thread. While the
- * input is empty, it reads none of the worker's output. A stage in the middle of a stream must not wait like that.
+ * Spark's runner alternates between writing to the Python worker and reading from it, on the task's thread. While no
+ * input arrives, it reads none of the worker's output. A stage in the middle of a stream must not wait like that.
  *
- * Spark has a runner with a writer thread, but only for SQL functions. It reads the kind of function twice: on the
+ * Spark has a runner with a writer thread, but only for SQL functions. Spark reads the kind of a function twice: on the
  * task's thread to choose the runner, and on the writer's thread for the worker. This class returns the SQL kind only
  * to the first call, so the worker gets the true kind.
  */

@@ -1,14 +1,14 @@
-"""Faster start of the JVMs: an archive of loaded classes, which is parsed and verified once and mapped by all JVMs.
+"""Faster start of the JVMs: an archive of classes that are already parsed and verified. All JVMs map the archive.
 
 A cluster consists of several JVMs (the driver's, and one for each executor). Each loads about 7,000 classes of Spark, which takes about
-2 CPU seconds. This is most of the cost of a start, of a job or of a replacement executor. Java's class data sharing halves the time
-and shares the memory. The archive belongs to one Java and one installation of Spark:
+2 CPU seconds. This is most of the cost of starting a job or a replacement executor. Java's class data sharing halves the time
+and shares the memory. The archive belongs to one Java and one installation of Spark. This command creates it, if it does not exist:
 
     python -m penstock.jobmanager.cluster.jvm.class_archive [FOLDER]
 
-creates it from the list in `jvm/classes.txt` (which `class_list` updates), if it does not exist. `make setup` and the build of the
-base image run this command. Clusters use the archive if they find it beside the package (images) or in the cache folder. A JVM
-whose archive does not match runs without it.
+The list of the classes is `jvm/classes.txt`, which `class_list` updates. `make setup` and the build of the base image run this command.
+Clusters use the archive if they find it beside the package (images) or in the cache folder. A JVM whose archive does not match runs without
+it.
 
 Java accepts an archive only if the class path begins with the same entries as at its creation. Spark's launcher writes `jars/*`,
 which the JVM expands in directory order, and this order differs between disks. For this reason an empty jar, the *path jar*, is the
@@ -35,7 +35,7 @@ BASE_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xms128m", "-XX:
 start a thread that wakes up 20 times per second to collect data for `jstat`.
 
 About 30 MB of the heap are in use. Java would derive a larger heap from the machine's memory, and 100 MB of garbage would accumulate
-before the first collection. The collector runs so often in a heap of 64 MB that a benchmark (W2) took a fifth more CPU time. A heap of
+before the first collection. In a heap of 64 MB, the collector ran so often that a benchmark took a fifth more CPU time. A heap of
 128 MB did not increase the CPU time of the benchmark.
 """
 SMALL = (
@@ -45,8 +45,8 @@ SMALL = (
     "-XX:TrimNativeHeapInterval=60000",
 )
 """Options of JVMs in separate processes, whose records are in Python. New objects live only while a row is in transit. Eden fills
-completely before the first collection. Its default is a quarter of the heap, 34 MB. The survivor spaces keep their default size and
-hold the rows in transit. Memory that Java frees in the C heap returns to the system once a minute.
+completely before the first collection. The default size of Eden is a quarter of the heap, 34 MB. The survivor spaces keep their default
+size and hold the rows in transit. Memory that Java frees in the C heap returns to the system once a minute.
 """
 CLASS_LIST = Path(__file__).parent / "classes.txt"
 _QUIET = "-Xlog:cds=off"
@@ -55,12 +55,13 @@ _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 another address each time and then writes to all of it. Each JVM would then need a separate copy of 77 MB.
 """
 _KEY_STORES = "-Dkeystore.pkcs12.keyPbeIterationCount=1"
-"""Option for a quick TLS context. Netty puts the private key into a key store that only exists in memory. By default, Java derives the key
-that encrypts its entry with 10,000 rounds, which take 0.2 s in a new JVM. Key stores in files have the number of rounds in the file.
+"""Option for a quick TLS context. Netty puts the private key into a key store that only exists in memory. By default, Java uses 10,000
+rounds to derive the key that encrypts this entry, which take 0.2 s in a new JVM. The option does not affect key stores in files, because
+the file contains its number of rounds.
 """
 INCUBATING = "--add-modules=jdk.incubator.vector"
-"""Option that Spark would set for drivers and executors. Java prints a warning for it into the program's output. Only MLlib's linear
-algebra uses it.
+"""Option that Spark would set for drivers and executors. Penstock leaves it out, because Java prints a warning about it into the program's
+output. Only MLlib's linear algebra uses the module.
 """
 _EARLIEST = (1980, 1, 1, 0, 0, 0)
 _EARLIEST_S = 315_532_800

@@ -1,7 +1,7 @@
 """The start of the driver's JVM, and the gateway to it.
 
-Spark starts it with a script that first starts another JVM, which computes the command. This other JVM takes a third of the start time.
-This module computes the same command itself. It uses Spark's script only if Spark has a configuration for this machine
+Spark starts the driver's JVM with a script that first starts another JVM, which computes the command. This other JVM takes a third of the
+start time. This module computes the same command itself. It uses Spark's script only if Spark has a configuration for this machine
 (`_is_as_installed`).
 """
 
@@ -86,7 +86,7 @@ def start_driver(
     """Start the JVM.
 
     Args:
-        settings: Spark's settings. This function uses those of the driver's JVM.
+        settings: Spark's settings. This function uses only the settings of the driver's JVM.
         environment: variables in addition to this process's. It must contain `PYSPARK_SUBMIT_ARGS`.
         folder: directory that only this user can read, and that the caller deletes.
         python: interpreter of a daemon that starts together with the JVM (`python_daemon`). Empty means that the JVM runs no tasks.

@@ -1,4 +1,4 @@
-"""Requests of the JobManager to TaskManagers over their connections, for which it waits for the response."""
+"""Requests of the JobManager to TaskManagers over their connections. A caller waits for the response."""
 
 from __future__ import annotations
 

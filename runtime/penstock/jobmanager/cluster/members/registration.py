@@ -1,8 +1,8 @@
 """The protocol between a TaskManager and its JobManager.
 
-It uses one encrypted connection (`taskmanager.control.sealed_channel`) under the cluster's secret. The TaskManager registers, and
-the JobManager answers with the executor to start. The TaskManager starts it, reports its end, and receives the next one to start. If
-the connection ends, both sides treat the other as lost, and the executor is no longer used.
+The protocol uses one connection, encrypted with the cluster's secret (`taskmanager.control.sealed_channel`). The TaskManager registers, and
+the JobManager answers with the executor to start. The TaskManager starts the executor, reports its end, and receives the next executor to
+start. If the connection ends, each side treats the other side as lost, and the executor is no longer used.
 """
 
 from __future__ import annotations

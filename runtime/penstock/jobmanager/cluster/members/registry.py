@@ -17,7 +17,7 @@ class Member:
     """TaskManager that is connected.
 
     Attributes:
-        executor: id of the executor that was started there last.
+        executor: id of its newest executor.
         registered: whether the executor is registered with the driver, so that its slots can take tasks.
         last_heartbeat: ms since the epoch.
         heap: heap of its executor, in bytes.
@@ -94,7 +94,7 @@ class Registry:
             return any(member.host == host for member in self._members.values())
 
     def compare_executors(self, executors: set[str]) -> tuple[list[Member], list[Member]]:
-        """Compare with the executors that the driver has now.
+        """Compare the members with the executors that the driver has now.
 
         Return members whose executor has registered since the last call, and members whose executor has been removed. A
         removed executor must be replaced even if its process lives.
