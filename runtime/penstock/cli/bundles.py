@@ -45,6 +45,8 @@ def bundle_of(program: str, files: Sequence[str] = (), requirements: str | None 
                 remedy="add the files to the archive, or pass a folder instead of it",
             )
         return _checked(path.name, path.read_bytes())
+    if path.suffix == ".py":
+        _check_syntax(path)
     found = dict(_folder(path) if path.is_dir() else _modules_of(path))
     for one in extra:
         found.update(_folder(one, one.name) if one.is_dir() else [(one.name, one)])
@@ -53,6 +55,20 @@ def bundle_of(program: str, files: Sequence[str] = (), requirements: str | None 
     if len(found) == 1 and path.is_file():
         return _checked(path.name, path.read_bytes())
     return _checked(f"{path.resolve().stem or 'program'}.zip", _zipped(found, path if path.is_dir() else None))
+
+
+def _check_syntax(script: Path) -> None:
+    """Raise `UsageError` if Python cannot parse the program."""
+    try:
+        ast.parse(script.read_bytes(), str(script))
+    except SyntaxError as error:
+        line = (error.text or "").rstrip()
+        mark = " " * (max(1, error.offset or 1) - 1) + "^"
+        raise UsageError(
+            f"{script}:{error.lineno}: {error.msg}\n  {line}\n  {mark}", remedy="correct the line"
+        ) from None
+    except ValueError as error:
+        raise UsageError(f"{script} is not a Python file: {error}", remedy="pass a text file in UTF-8") from None
 
 
 def _existing(name: str) -> Path:

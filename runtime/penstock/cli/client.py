@@ -282,9 +282,9 @@ class RestClient:
         response = self._send("POST", path, json=request, timeout=_START_S)
         return str(self._program_answer(response, path)["jobid"])
 
-    def program_output(self, job_id: str, start: int) -> tuple[str, int]:
-        """Return whole lines that the program of a job has printed, from a position on, and the position after them."""
-        path = f"/jobs/{_part(job_id)}/output"
+    def program_output(self, job_id: str, start: int, *, log: bool = False) -> tuple[str, int]:
+        """Return whole lines that the program of a job has printed, or of its log, from a position on, and the position after them."""
+        path = f"/jobs/{_part(job_id)}/{'log' if log else 'output'}"
         response = self._send("GET", path, params={"from": str(start)})
         end = response.headers.get("X-Penstock-Log-End", "")
         if response.is_success and end.isdecimal():

@@ -359,7 +359,7 @@ class LogFile:
     modified_at: int
 
 
-OperationKind = Literal["savepoint", "checkpoint", "stop", "rescale", "dispose"]
+OperationKind = Literal["savepoint", "checkpoint", "stop", "cancel", "rescale", "dispose"]
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.errors import RequestFailed
+from penstock.common.job_status import GLOBALLY_TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,3 +123,26 @@ def operators_of(line: str) -> set[str] | None:
         return None
     place = _PLACE.search(line)
     return set() if place is None else {place["operator"]}
+
+
+def output(
+    job: Job,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Keep printing new lines until the job ends.")] = False,
+    log: Annotated[bool, typer.Option("--log", help="Print the log of the job's JobManager instead.")] = False,
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Show what the program of a job on a session cluster has printed."""
+    client = connect(master, token_file)
+    job_id = client.find_job(job).jid
+    position = 0
+    while True:
+        has_ended = client.state(job_id) in GLOBALLY_TERMINAL
+        text, end = client.program_output(job_id, position, log=log)
+        typer.echo(text, nl=False)
+        if text and end > position:
+            position = end
+        elif not follow or has_ended:
+            return
+        else:
+            time.sleep(FOLLOW_S)

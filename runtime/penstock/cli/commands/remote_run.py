@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from penstock.cli.connection import connect
-from penstock.cli.errors import OperationFailed, RequestFailed, UsageError
+from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed, UsageError
 from penstock.common.job_status import GLOBALLY_TERMINAL, JobStatus
 
 if TYPE_CHECKING:
@@ -45,7 +45,15 @@ def run_remotely(
 
     name, content = bundle_of(program, files, requirements)
     client = connect(master, token_file)
-    jar = client.upload_program(name, content)
+    try:
+        jar = client.upload_program(name, content)
+    except MasterUnreachable as error:
+        if "does not respond" not in error.message:
+            raise
+        raise MasterUnreachable(
+            error.message,
+            remedy="start a session cluster with `penstock session start`, or pass the address of another one with -m URL",
+        ) from None
     body = {
         "entryClass": entry or (Path(program).name if program.endswith(".py") else None),
         "programArgsList": list(args) or None,
@@ -76,9 +84,10 @@ def _follow(client: RestClient, job_id: str) -> None:
             break
         time.sleep(POLL_S)
     if state == JobStatus.FAILED.value:
-        exceptions = client.exceptions(job_id)
+        # The trace of the engine follows an empty line. The message has the line of the program.
+        cause = (client.exceptions(job_id).root_exception or "the cause is not known").split("\n\nTraceback")[0]
         raise OperationFailed(
-            f"job {job_id} has failed: {exceptions.root_exception or 'the cause is not known'}".rstrip(),
+            f"job {job_id} has failed: {cause.rstrip()}",
             remedy=f"penstock info -m {client.url} {job_id} shows its history",
         )
     if state == JobStatus.SUSPENDED.value:

@@ -19,7 +19,7 @@ from penstock.cli.output import show, table
 from penstock.common.credentials.local_token import published_urls
 from penstock.common.folders.private_folder import private_folder, temporary_folder
 
-START_S = 60.0
+START_S = 300.0
 STOP_S = 60.0
 _READY = "Session cluster at "
 
@@ -58,7 +58,15 @@ def start(define: Definitions = None) -> None:
     configuration = parse_definitions(define)
     port = configuration.get("rest.port", "8081")
     log = private_folder(temporary_folder() / "sessions") / f"{port}.log"
-    command = [sys.executable, "-m", "penstock.cli", "session", "--local"]
+    url = f"http://localhost:{port}"
+    if port != "0" and _is_session(url):
+        raise UsageError(
+            f"a session cluster already runs at {url}",
+            remedy=f"use it with penstock run -m {url}, stop it with penstock session stop -m {url}, or set another port with "
+            "-D rest.port=PORT",
+        )
+    typer.echo("The session cluster starts.")
+    command = [sys.executable, "-u", "-m", "penstock.cli", "session", "--local"]
     for definition in define or ():
         command += ["-D", definition]
     with log.open("wb") as out:
@@ -92,17 +100,23 @@ def _wait_until_ready(child: subprocess.Popen[bytes], log: Path) -> str:
     raise OperationFailed(f"the session cluster did not start within {START_S:.0f} s", remedy=f"read {log}")
 
 
+def _is_session(url: str) -> bool:
+    """Return whether a session cluster of this user responds at the URL."""
+    try:
+        RestClient(url, timeout=2.0).programs()
+    except (MasterUnreachable, RequestFailed):
+        return False
+    return True
+
+
 @app.command("list")
 def list_sessions() -> None:
     """List the session clusters of this user on this machine."""
     found = table("URL", "running jobs", "free slots", right=("running jobs",))
     for url in published_urls():
-        client = RestClient(url, timeout=2.0)
-        try:
-            client.programs()
-            overview = client.overview()
-        except (MasterUnreachable, RequestFailed):
+        if not _is_session(url):
             continue  # it has ended, or it is the JobManager of a single program
+        overview = RestClient(url, timeout=2.0).overview()
         found.add_row(url, str(overview.jobs_running), f"{overview.slots_available} of {overview.slots_total}")
     if not found.row_count:
         typer.echo("No session cluster runs on this machine. Start one with: penstock session start")

@@ -180,13 +180,8 @@ class SparkRunner:
         )
 
     def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
-        # Spark pools Python workers by environment, so functions of DataFrames never use the workers that hold state.
-        context.environment["PENSTOCK_TASKS"] = "1"
         serializer = RowSerializer() if self.streaming else NoOpSerializer()
-        try:
-            return _wrap_function(context, function, serializer, serializer)
-        finally:
-            del context.environment["PENSTOCK_TASKS"]
+        return _wrap_function(_TaskContext(context), function, serializer, serializer)
 
     def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         attempt = self._attempt
@@ -415,6 +410,21 @@ class SparkRunner:
         broadcast, self._broadcast = self._broadcast, None
         if broadcast is not None:
             broadcast.destroy()
+
+
+class _TaskContext:
+    """A SparkContext whose functions run in workers for tasks.
+
+    Spark pools Python workers by environment, so functions of DataFrames never use the workers that hold state. Several jobs use the
+    SparkContext at the same time, so its own environment does not change.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self.environment = {**context.environment, "PENSTOCK_TASKS": "1"}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
 
 
 def _split(block: bytes) -> list[LevelAck]:

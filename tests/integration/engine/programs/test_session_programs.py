@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import signal
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -271,3 +272,36 @@ def test_a_program_that_crashes_again_and_again_fails(session: SessionProcess) -
     assert "exit code 9" in exceptions["root-exception"]
     assert session.http.get(f"/jobs/{job_id}").json()["state"] == "FAILED"
     assert session.http.get("/overview").json()["slots-available"] > 0
+
+
+def test_a_cancelled_job_ends_once(session: SessionProcess) -> None:
+    job_id = session.run(session.upload("endless.py", ENDLESS), "cancelled")
+    session.wait_until(lambda: len(session.output(job_id)) > 5, "records")
+    session.http.patch(f"/jobs/{job_id}")
+    session.wait_for(job_id, "CANCELED")
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+    time.sleep(2.0)  # a process that is started again would begin the job now
+    assert session.state(job_id) == "CANCELED"
+    assert not session.processes()
+    assert session.http.get(f"/jobs/{job_id}/log").text.count("INITIALIZING") == 1
+
+
+def test_two_jobs_of_a_program_run_at_once(session: SessionProcess) -> None:
+    twice = ENDLESS.replace("env.execute(sys.argv[1])", "").replace(
+        "env = Stream", "def build(name):\n    env = Stream"
+    )
+    head, _, body = twice.partition("def build(name):\n")
+    lines = "".join(f"{line if line.startswith('    ') else '    ' + line}\n" for line in body.strip().splitlines())
+    program = f"{head}def build(name):\n{lines}    return env.execute_async(name)\n\n\nfirst, second = build('one'), build('two')\n"
+    first = session.run(session.upload("twice.py", program))
+
+    def states() -> dict[str, str]:
+        return {job["name"]: job["state"] for job in session.http.get("/jobs/overview").json()["jobs"]}
+
+    session.wait_until(lambda: (states().get("one"), states().get("two")) == ("RUNNING", "RUNNING"), "both jobs run")
+    jobs = session.http.get("/jobs/overview").json()["jobs"]
+    for job in jobs:
+        if job["name"] in ("one", "two"):
+            session.http.patch(f"/jobs/{job['jid']}")
+    session.wait_for(first, "CANCELED")
+    session.wait_until(lambda: not session.processes(), "the end of the process")

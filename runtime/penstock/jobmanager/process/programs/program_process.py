@@ -24,9 +24,9 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob, PenstockError
 from penstock.common.logs.log_format import record_format
 from penstock.common.logs.log_settings import LogSettings
-from penstock.common.logs.redaction import Redaction, traceback_of
+from penstock.common.logs.redaction import Redaction
 from penstock.common.program.bundle import FILE, Bundle, import_folders
-from penstock.common.program.user_frames import user_place
+from penstock.common.program.user_frames import program_traceback, user_place
 from penstock.graph.executor import Executor
 from penstock.jobmanager.cluster.attached_cluster import AttachedCluster
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
@@ -238,9 +238,17 @@ def _end_of(error: BaseException) -> ProgramEnd:
     if isinstance(error, PenstockError):
         location = error.location or user_place(error)
         return ProgramEnd(error.code, error.message, error.remedy, error.operator, location)
-    text = traceback_of(error) if isinstance(error, Exception) else ""
+    text = program_traceback(error) if isinstance(error, Exception) else ""
+    remedy = ""
+    if isinstance(error, ModuleNotFoundError):
+        remedy = (
+            "add the package to requirements.txt of the program (penstock run -m URL -r FILE), or send the folder or the file "
+            "that contains the module"
+        )
     sys.stderr.write(text)
-    return ProgramEnd("USER_CODE", f"{type(error).__name__}: {error}", location=user_place(error), traceback=text)
+    return ProgramEnd(
+        "USER_CODE", f"{type(error).__name__}: {error}", remedy, location=user_place(error), traceback=text
+    )
 
 
 def _keep_log(settings: Configuration) -> None:

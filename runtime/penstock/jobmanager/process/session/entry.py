@@ -100,7 +100,8 @@ def _run_entry(entry: str, args: Sequence[str]) -> None:
             module = import_module(module_name)
         except ModuleNotFoundError as error:
             raise InvalidJob(
-                f"module {error.name!r} of entry {entry!r} cannot be imported", remedy="add the module to the image"
+                f"module {error.name!r} of entry {entry!r} cannot be imported",
+                remedy="check the name, and that the module is a part of the program or of the image",
             ) from error
         target = getattr(module, function or "main", None)
         if not callable(target):
