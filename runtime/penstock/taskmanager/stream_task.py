@@ -5,14 +5,15 @@ through the pipelined shuffle as they are made. The JobManager ends an epoch: it
 the tasks of level 0 over the control channel. A source task then finishes its batch and carries out the command (snapshot,
 notifications, new splits). It sends a *marker* behind its last row to every slot of the next level.
 
-A task of a deeper level aligns. It holds back the rows of senders whose marker has arrived until all markers have arrived. No
-record of the epoch is in flight in front of the task then. The task carries out the same command, and passes the marker on
-(Chandy-Lamport, as Flink implements it). Acks return over the control channel. No record waits for Spark to schedule a task.
+A task of a deeper level aligns. It holds back the rows of senders whose marker has arrived until all markers have
+arrived. At this point the task has processed all records of the epoch. The task carries out the same command, and
+passes the marker on (Chandy-Lamport, as Flink implements it). Acks return over the control channel. No record waits for
+Spark to schedule a task.
 
-Markers of at-least-once checkpoints are *open*. A task processes the rows behind an open marker as they arrive, and carries out the
-command when all markers have arrived. So a snapshot contains all records before the markers and some records behind them. After
-a failure, the sources read the records behind the markers again. Rows that a task sent before its snapshot precede its
-marker, so nothing is lost.
+Markers of at-least-once checkpoints are *open*. A task processes the rows behind an open marker as they arrive, and
+carries out the command when all markers have arrived. So a snapshot contains all records before the markers and some
+records behind them. After a failure, the sources read the records behind the markers again. Rows that a task sent
+before its snapshot arrive before its marker, so no row is lost.
 
 If rows come from other processes, their reader has aligned them (`jvm/AlignedRows.java`). Rows behind a
 marker remain in the network's buffers, and their sender waits when its share of the buffers is full.
@@ -21,7 +22,7 @@ A task without work sleeps until a row or a command arrives, or until a timer, a
 next record is due. On deeper levels, a *tick* among the rows shows that only time has passed
 (`exchange/row_stream.py`). A sleeping task does not poll, so an idle job costs almost nothing.
 
-Between two batches, a task handles commands, timers, output, and look-ups of state (`look_up`). They wait at most
+Between two batches, a task handles commands, timers, output, and look-ups of state (`look_up`). This work waits at most
 for one batch, because sources and buffers are processed in parts of bounded time (`taskmanager.pace`).
 """
 
@@ -45,14 +46,20 @@ TICK_S = 0.02
 """Minimum seconds between two checks of processing-time timers. Running uploads are checked as often."""
 _IDLE_S = 0.001
 _LONGEST_IDLE_S = 0.01
-"""Maximum pause between polls of a source that has no records and does not know when the next is due. Pauses start at 1 ms and double."""
+"""Maximum pause in seconds between polls of a source that has no records and does not know when the next record is due.
+
+Pauses start at 1 ms and double.
+"""
 _AGAIN_S = 0.02
 """Seconds between polls of a source without records, if other sources always have records."""
 _LONGEST_SLEEP_S = 0.03
-"""Maximum time that due records of a source wait for a buffer that may not leave yet. It limits the number of waiting records."""
+"""Maximum seconds that due records of a source wait because a buffer may not leave yet.
+
+The limit bounds the number of waiting records.
+"""
 _MIN_PAUSE_SHARE = 0.25
-"""Minimum time between two flushes, as a share of the buffer timeout. After a late flush, the next flush is on time,
-but not earlier than this.
+"""Minimum time between two flushes, as a share of the buffer timeout. After a late flush, the next flush is on time if
+this minimum allows it.
 """
 _LONGEST_WAIT_S = 3600.0
 """Maximum wait in seconds, because the machine's clock may be changed."""
@@ -102,9 +109,15 @@ class StreamTask:
         self._reads_look_ups = arriving is not None and task.level > 0
         """True if look-ups may arrive between two rows. On level 0 they arrive between two commands."""
         self._has_more = False
-        """True if the last `_answer_look_ups` ran out of time. Waiting look-ups may already be in memory, so that no file is readable."""
+        """True if the last `_answer_look_ups` ran out of time.
+
+        Waiting look-ups may already be in memory, and then no file descriptor is readable.
+        """
         self._direct = {e.id for e in task.graph.exchanges if task.graph.stages[e.source_stage].level == task.level - 1}
-        """Exchanges whose buffers come directly from their sender. This slot has passed on the buffers of the others."""
+        """Exchanges whose buffers come directly from their sender.
+
+        Buffers of other exchanges come through this slot's previous level.
+        """
 
     def run(self, rows: Iterator[bytes]) -> Iterator[Row]:
         clock = time.perf_counter
@@ -173,8 +186,8 @@ class StreamTask:
     def _pause(self) -> float | None:
         """Return how many seconds to wait for a command if there is nothing to read. None means until a command arrives.
 
-        The wait ends when the next record is due, if this time is known. It is not shorter than the time until a buffer may leave,
-        because earlier records would only wait in the buffer.
+        The wait ends when the next record is due, if this time is known. The wait lasts at least until a buffer may
+        leave, because records that are read earlier would only wait in the buffer.
         """
         patience = self._patience()
         at = self._task.next_read_at() if self._reads else None
@@ -323,11 +336,12 @@ class StreamTask:
     def _send_output(self, later: float = 0.0) -> Iterator[Row]:
         """Send full buffers immediately, and partly filled buffers when they are due (`_next_flush`).
 
-        Due timers run first, because the task may sleep for a long time afterwards and their output must leave before that.
+        Due timers run first. The task may sleep for a long time afterwards, and the output of the timers must leave
+        before.
 
         Args:
-            later: seconds that partly filled buffers wait for the records that are read next. Otherwise the first
-                split's records would be sent alone, and the records of all other splits would wait for the next flush.
+            later: seconds that partly filled buffers wait for the next records. Without this time, the first split's
+                records would be sent alone, and the records of all other splits would wait for the next flush.
         """
         now = time.monotonic()
         if self._waker.take():
@@ -350,9 +364,9 @@ class StreamTask:
     def _next_flush(self, now: float) -> float:
         """Return when (monotonic clock) partly filled buffers may leave next: at a multiple of the buffer timeout on the machine's clock.
 
-        So all senders of a job send at the same time, and a receiver of several senders wakes up once for all of them. A
-        task that wakes up takes ten times as long for a row as a busy task. Its data is no longer in the processor's
-        caches.
+        So all senders of a job send at the same time, and a receiver of several senders wakes up once for all of them.
+        A task that wakes up takes ten times as long for a row as a busy task: the processor's caches no longer have
+        its data.
         """
         timeout = self._buffer_timeout_s
         if not 0.0 < timeout < math.inf:
@@ -365,7 +379,7 @@ class StreamTask:
         return (*self._waker.files(), self._control.fileno()) if self._reads_look_ups else self._waker.files()
 
     def _answer_look_ups(self) -> None:
-        """Answer waiting look-ups while there is time. If the JobManager is gone, the task's sources end the task."""
+        """Answer waiting look-ups for a limited time. If the connection is lost, read no more look-ups."""
         self._has_more = False
         if not self._reads_look_ups:
             return

@@ -66,13 +66,13 @@ class Subtask:
         self._backends: dict[int, KeyedStateBackend] = {}
         self._local: dict[int, LocalStateFiles] = {}
         self._state_bytes: dict[int, int] = {}
-        """Bytes of each operator's state in the last snapshot that was written."""
+        """Bytes of each operator's state in the last snapshot whose files were written."""
         self._writers: list[ExchangeWriter] = []
         self._writers_of: dict[int, list[ExchangeWriter]] = {}
         self._targets: dict[int, list[tuple[Operator, int]]] = {}
         self._heads: list[Operator] = []
         self._unfinished: deque[Iterator[None]] = deque()
-        """Remaining work of final watermarks that have arrived."""
+        """Work that remains after a final watermark has arrived."""
         self._pace = Pace(sys.maxsize)
         self._build(emit)
         self._at_work = [operator for operator in self._operators.values() if operator.capacity is not None]
@@ -239,7 +239,7 @@ class Subtask:
             yield
 
     def close(self) -> None:
-        """Close every operator, even if others raise, then close the state.
+        """Close every operator, even if other operators raise, then close the state.
 
         Raises:
             BaseException: the first error that an operator raised.
@@ -263,7 +263,7 @@ class Subtask:
     # --- processing -------------------------------------------------------------------------------------------
 
     def process_parts(self, buffer: Buffer) -> Iterator[None]:
-        """Process a buffer in parts. Each part takes at most the time of a batch, and the method yields after it."""
+        """Process a buffer in parts, and yield after each part. A part takes at most the time of a batch."""
         assert self.gate is not None
         batch = self._batch(buffer)
         if batch is not None:
@@ -290,7 +290,7 @@ class Subtask:
 
     @property
     def is_full(self) -> bool:
-        """Return whether an operator works on as many records as it can."""
+        """Return whether an operator already works on as many records as it can."""
         return any(operator.is_full for operator in self._at_work)
 
     @property
@@ -332,7 +332,7 @@ class Subtask:
 
     @property
     def has_remaining_work(self) -> bool:
-        """Return whether the input has ended and work that follows its end remains."""
+        """Return whether the input has ended, but work that follows its end remains."""
         return bool(self._unfinished)
 
     def process_remaining(self) -> Iterator[None]:
@@ -399,7 +399,7 @@ class Subtask:
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no input holds event time back: the inputs are idle, or this subtask has no splits."""
+        """Return whether the subtask does not hold event time back: its inputs are idle, or it has no splits."""
         if self.gate is not None:
             return self.gate.is_idle
         return all(source.is_idle for source in self.sources.values())

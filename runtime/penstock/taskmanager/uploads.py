@@ -1,8 +1,9 @@
 """The uploads of one task for one checkpoint. They run in parallel, and their results are reported together.
 
-Small files of all operators of the task go into one object (`MergedFileWriter`). A handle may name the object before it is
-stored. So an operator's result is reported only after all operators have written their files and the object is stored. A
-checkpoint needs all of them in any case. If the object cannot be stored, every operator with state declines the checkpoint.
+Small files of all operators of the task go into one object (`MergedFileWriter`). A handle may name the object before
+the object is stored. So an operator's result is reported only after all operators have written their files and the
+object is stored. A checkpoint needs the results of all operators in any case. If the object cannot be stored, every
+operator with state declines the checkpoint.
 """
 
 from __future__ import annotations
@@ -109,7 +110,10 @@ class OperatorUpload:
     """Keeps a copy of the state on this machine."""
 
     def run(self, files: StateFileWriter | None, state_files: StateFiles | None) -> SnapshotAck:
-        """Write staged content as one file each to `files`, and the state to `state_files`, which combines small files."""
+        """Write each staged content as one file to `files`.
+
+        Write the state to `state_files`, which combines small files.
+        """
         started = time.perf_counter()
         ack = self.ack
         ack.committables += [self._stage(committable, files) for committable in self.staged]
@@ -132,7 +136,10 @@ class OperatorUpload:
         return keyed
 
     def _stage(self, committable: StagedCommittable, files: StateFileWriter | None) -> dict[str, Any]:
-        """Write the content to a file, or keep it in the committable if that fails, because it belongs to the next checkpoint."""
+        """Write the content to a file.
+
+        If this fails, keep the content in the committable, because it then belongs to the next checkpoint.
+        """
         content = committable.content()
         if files is not None:
             try:

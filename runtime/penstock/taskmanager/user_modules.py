@@ -1,7 +1,7 @@
 """The modules of a job in a worker's process, with the search path of the program. A later job does not see them.
 
 A process may serve several jobs of a program, one after the other. Their modules may have the same names and different
-contents. So a new job sets its search path, and modules that only the path of the former job contains are removed.
+contents. So a new job sets its search path, and removes the modules that only the path of the former job contains.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class UserModules:
         folders = tuple(os.path.join(entry, "") for entry in self._added)
         if not folders:
             return
-        kept = tuple(os.path.join(entry, "") for entry in base if entry)  # may lie inside a folder that a job has added
+        # The folders of the process may lie inside a folder that a job has added.
+        kept = tuple(os.path.join(entry, "") for entry in base if entry)
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
             if file is not None and file.startswith(folders) and not file.startswith(kept):

@@ -1,8 +1,9 @@
 """The tasks that live in this Python worker, which holds their state.
 
-`_SLOTS` is the only mutable module state (with `_MODULES`, which has the paths of the job's modules). Spark gives a task to any
-Python worker of the right executor. The task finds the state because the state is in this module, not in the function that
-Spark sends. A new attempt of a job discards the tasks of older attempts, and never uses the state of an unfinished attempt.
+The mutable module state is `_SLOTS`, `_MODULES` (the paths of the job's modules) and `serves_once`. Spark gives a task
+to any Python worker of the right executor. The task finds its state because the state is in this module, not in the
+function that Spark sends. A new attempt of a job discards the tasks of older attempts, and never uses the state of an
+unfinished attempt.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ GC_ALLOCATIONS = 200_000
 
 
 class TaskSettings(msgspec.Struct):
-    """The settings of the tasks of one attempt. The payload consists of them and the graph."""
+    """The settings of the tasks of one attempt. The payload consists of these settings and the graph."""
 
     job_id: str
     job_name: str
@@ -71,13 +72,16 @@ class TaskSettings(msgspec.Struct):
     control_address: str = ""
     """host:port of the JobManager's control server; empty for the batched runner."""
     report_address: str = ""
-    """Address to which a hanging task of the batched runner connects to report it."""
+    """Address to which the watchdog of the batched runner connects to report a hanging task."""
     control_token: str = ""
     """Key that encrypts the control channel."""
     step_limits: dict[str, float] = {}
     """Maximum seconds of the steps of `taskmanager.watching.watchdog`."""
     buffer_timeout_s: float = 0.0
-    """Pipelined runner: maximum time that a partly filled buffer waits; infinite: it waits for a barrier."""
+    """Pipelined runner: maximum time that a partly filled buffer waits.
+
+    If it is infinite, buffers wait for a barrier.
+    """
     from_local: bool = False
     """Keep copies of state files on the local disk, and restore from them."""
     work_dir: str = ""
@@ -90,7 +94,7 @@ class TaskSettings(msgspec.Struct):
     python_path: list[str] = []
     """Search path of the program's modules."""
     bundle: Bundle | None = None
-    """Bundle with the program's code and packages, which this machine may not have yet."""
+    """Bundle with the program's code and packages. This machine may not have the bundle yet."""
     working_folder: str = ""
     """Folder with links to the program's archives, in which functions work; empty means no archives."""
     task_managers: list[str] = []
@@ -128,7 +132,7 @@ def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
         program = dumps(graph)
     except BaseException as error:
         raise _not_sendable(graph, error) from error
-    # Pickle the settings apart: a worker that cannot load the program must still know the address to report to.
+    # Pickle the program separately: a worker that cannot load it must still know the address to report to.
     return pickle.dumps((settings, program), pickle.HIGHEST_PROTOCOL)
 
 
@@ -203,7 +207,8 @@ class _Slot:
     def _backend_options(self, level: int) -> dict[str, Any]:
         """Return the options with the memory that all operators of this process share.
 
-        The memory is the slot's. If each level has a separate process, it is this level's part.
+        This is the memory of the slot. If each level has a separate process, it is only this level's part of the
+        memory.
         """
         options = self.settings.backend_options
         if self.settings.backend != "rocksdb" or not options.get(MEMORY) or not self.graph.keyed_operators_on(level):
@@ -216,7 +221,7 @@ class _Slot:
         return {**options, MEMORY: self._memory}
 
     def report_through(self, level: int, control: ControlConnection | None) -> None:
-        """Let the watchdog report through the control connection of another task, which works now."""
+        """Let the watchdog report through the control connection of the task that now runs."""
         if isinstance(self.watchdog, Watchdog):
             self.watchdog.report = _reporter(self.settings, level, self.slot, control)
 
@@ -267,7 +272,7 @@ def _configure_process() -> None:
 def _serve_once(*, after_this_task: bool) -> None:
     """Let this process end after its task, because other jobs cannot use it: it has loaded modules of a program's bundle.
 
-    Tasks of the batched runner leave state in the process, so it ends when they are closed.
+    Tasks of the batched runner leave state in the process, so the process ends when these tasks are closed.
     """
     global serves_once
     serves_once = serves_once or after_this_task
@@ -334,7 +339,7 @@ def run_level(
             _MODULES.serve(job_id, settings.bundle.path_here(settings.python_path, bundle))
             _serve_once(after_this_task=control is not None)
         if slots is None:
-            if control is not None or not registry:  # else the process already works in the job's folder
+            if control is not None or not registry:  # otherwise the process already works in the job's folder
                 _enter_working_folder(settings, slot)
         elif settings.working_folder:
             raise InvalidJob(
@@ -408,7 +413,7 @@ def _failed_start(
     control: ControlConnection | None,
     rows: Iterable[bytes],
 ) -> Iterator[Row]:
-    """Report that the job could not be loaded from its payload, in place of the task that could not be created."""
+    """Report that the job could not be loaded from its payload. This replaces the run of the task."""
     failure = failure_of(error)
     if isinstance(error, ImportError | AttributeError):
         failure.code = InvalidJob.code
@@ -484,7 +489,7 @@ class LevelFunction:
 class CloseFunction:
     """The function that Spark runs for every slot after an attempt of the batched runner. It closes functions and drops state.
 
-    It yields one ack per slot. The ack's failure is the first failure to close.
+    The function yields one ack per slot. The ack's failure is the first failure to close.
     """
 
     def __init__(self, job_id: str, attempt: int) -> None:

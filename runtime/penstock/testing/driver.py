@@ -31,7 +31,7 @@ PAUSE_S = 0.0005
 
 
 class JobDriver:
-    """The driver of one job after the other. Each job is a JobMaster on the in-process runner.
+    """The driver of the jobs of a test, one job after the other. Each job is a JobMaster on the in-process runner.
 
     Args:
         checkpoints: URL of the folder for the checkpoints of all jobs.

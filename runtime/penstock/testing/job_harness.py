@@ -1,8 +1,8 @@
 """`JobHarness`: a whole job in one process, without Spark, on a clock that the test moves.
 
-It is a JobMaster on the in-process runner, and the test's thread steps it. Job graph, chaining, exchanges, epochs,
-checkpoints, failover and rescaling are those of a cluster. The harness only replaces the external parts: a journal
-replaces Kafka, lists replace sinks, and the test moves the clock.
+The harness runs a JobMaster on the in-process runner, in steps of the test's thread. Job graph, chaining, exchanges,
+epochs, checkpoints, failover and rescaling are those of a cluster. The harness only replaces the external parts: a
+journal replaces Kafka, lists replace sinks, and the test moves the clock.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class _CrashMark:
 
 
 CRASH = _CrashMark()
-"""Mark that lets the job fail over when a source reads it. It works once, and not again after the source is rewound."""
+"""Mark that lets the job fail over when a source reads it.
+
+It works only once: after the failover, the source ignores the mark.
+"""
 
 
 class JobHarness:
@@ -148,7 +151,7 @@ class JobHarness:
     # --- input ------------------------------------------------------------------------------------------------
 
     def push(self, source: str, *values: Any, timestamp: int | None = None, split: int = 0) -> None:
-        """Push values into a source. `run` processes them, and so does a call that reads an output.
+        """Push values into a source. `run`, or a call that reads an output, processes them.
 
         Args:
             values: records, or `CRASH`.
@@ -162,7 +165,10 @@ class JobHarness:
                 self._journal.append(Entry(source, split, Kind.RECORD, encode(value), timestamp))
 
     def advance_watermark(self, source: str, timestamp: int, *, split: int | None = None) -> None:
-        """Move event time of a source to `timestamp` (ms): no earlier record follows. Without `split`, this applies to all its splits."""
+        """Move event time of a source to `timestamp` (ms): no earlier record follows.
+
+        Without `split`, all splits of the source move.
+        """
         self._check_split(source, split)
         self._journal.append(Entry(source, split, Kind.WATERMARK, timestamp=timestamp))
 
@@ -220,7 +226,10 @@ class JobHarness:
         self._driver.run()
 
     def advance_processing_time(self, to: int | None = None, by: int | timedelta | None = None) -> None:
-        """Move the clock to a time, or by a time (ms). It stops at each time at which a timer or a checkpoint is due."""
+        """Move the clock to a time, or by a time (ms).
+
+        The clock stops at each time at which a timer or a checkpoint is due.
+        """
         self._start()
         now = self.clock.now_ms()
         self._driver.advance(max(now, to) if to is not None else now + (0 if by is None else as_millis(by)))
@@ -293,7 +302,7 @@ class JobHarness:
     ) -> JobHarness:
         """Start another program from a snapshot, as in an upgrade.
 
-        It continues the snapshot's sources, and has no outputs yet.
+        The program continues the snapshot's sources, and has no outputs yet.
 
         Args:
             program_builder: declares sources, streams and outputs on the harness that it receives.
@@ -347,7 +356,7 @@ class JobHarness:
     def watermark(self, name: str) -> int:
         """Return the event time (ms) at an output: the lowest of its subtasks that are not idle.
 
-        It is the highest if all subtasks are idle, and MIN_TIMESTAMP at first.
+        If all subtasks are idle, it is the highest event time. At first it is MIN_TIMESTAMP.
         """
         self._check_output(name)
         self.run()

@@ -1,10 +1,11 @@
 """The journal of a test: all entries that were pushed into the sources of a job, in order, for the whole test.
 
-The journal replaces Kafka. It keeps all entries, sources read it from positions, and after a crash they read the entries
-after the snapshot again. Records are encoded, so that a function that changes its input does not change the journal.
+The journal replaces Kafka. It keeps all entries, and sources read it from positions. After a crash, sources read the
+entries after the snapshot again. Records are encoded, so that a function that changes its input does not change the
+journal.
 
-A job takes records in the order of the pushes, also over several sources. Readers may only read up to the
-*horizon*. The harness moves the horizon past one run of entries of the same source at a time.
+A job takes records in the order of the pushes, also over several sources. Readers may only read up to the *horizon*. In
+each step, the harness moves the horizon past the next entries that all belong to the same source.
 """
 
 from __future__ import annotations
@@ -48,7 +49,10 @@ class Entry:
 
 
 class Journal:
-    """A journal of entries, as the module describes it. Pickling keeps its identity, so all copies of a source read one journal."""
+    """A journal of entries.
+
+    A pickled journal is unpickled as the same object, so all copies of a source read one journal.
+    """
 
     def __init__(self, entries: list[Entry] | None = None) -> None:
         self.id = uuid.uuid4().hex
@@ -90,7 +94,10 @@ class Journal:
     # --- the harness ------------------------------------------------------------------------------------------
 
     def begin_attempt(self) -> None:
-        """Reset the readers, which the new attempt opens again. They may not read until the horizon moves."""
+        """Remove the readers, because the new attempt opens them again.
+
+        Readers may not read until the horizon moves.
+        """
         self.horizon = 0
         self._read_to = {}
 

@@ -32,7 +32,7 @@ class OperatorHarnessSnapshot:
 
 
 class OperatorHarness:
-    """A test of one operator, or of a process function, for which it creates an operator.
+    """A test of one operator. If the test passes a process function, the harness creates the operator.
 
     Args:
         operator: an operator of `penstock.taskmanager.operators`, a ProcessFunction or a KeyedProcessFunction.
@@ -121,7 +121,7 @@ class OperatorHarness:
         """Push one batch of records.
 
         Args:
-            timestamp: event time (ms) of all records, or a list with the event time of each.
+            timestamp: event time (ms) of all records, or a list with the event time of each record.
             input_index: 1 for the second input of a two-input operator.
             subtask: target of the records. None means that the key selects it. Without keys, the subtasks receive the
                 records round robin. The broadcast input of a keyed operator goes to all subtasks.
@@ -226,7 +226,10 @@ class OperatorHarness:
         parallelism: int | None = None,
         operator: Operator | ProcessFunction | KeyedProcessFunction | None = None,
     ) -> None:
-        """Close the running subtasks, and start from the snapshot: the same operator or a new version, at any parallelism."""
+        """Close the running subtasks.
+
+        Start the same operator, or a new version of it, from the snapshot at any parallelism.
+        """
         parallelism = len(self._runs) if parallelism is None else parallelism
         self.close()
         if operator is not None:

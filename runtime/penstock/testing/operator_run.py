@@ -132,7 +132,7 @@ def _pairs(batch: Batch) -> list[tuple[Any, int | None]]:
 
 
 class OperatorRun:
-    """One operator in one subtask. It is open.
+    """One operator in one subtask. The constructor opens the operator.
 
     Args:
         restored_from: the snapshots of all subtasks of the previous run.
@@ -236,13 +236,13 @@ class OperatorRun:
         return Snapshot(self.context.operator_state.snapshot(), keyed, files)
 
     def restart(self, operator: Operator | None = None) -> OperatorRun:
-        """Take a snapshot, and return a new run from it, of the same operator or of another one."""
+        """Take a snapshot. Return a new run of the same operator, or of another operator, from this snapshot."""
         (again,) = self.rescale([self], 1, operator)
         return again
 
     @staticmethod
     def rescale(old: list[OperatorRun], parallelism: int, operator: Operator | None = None) -> list[OperatorRun]:
-        """Take a snapshot of all subtasks, and return runs of the operator from it at another parallelism."""
+        """Take a snapshot of all subtasks. Return runs of the operator from this snapshot, at another parallelism."""
         files = Files()
         snapshots = [run.snapshot(files) for run in old]
         pickled = old[0]._pickled if operator is None else dumps(operator)
@@ -273,7 +273,10 @@ class OperatorRun:
     # --- input ----------------------------------------------------------------------------------------------------
 
     def push(self, *values: Any, at: list[int] | int | None = None, to: int = 0) -> OperatorRun:
-        """Push one batch of records. `at`: their timestamps, one for all or one each."""
+        """Push one batch of records.
+
+        `at`: the timestamp of all records, or a list with the timestamp of each record.
+        """
         stamps = [at] * len(values) if isinstance(at, int) else at
         self.operator.process_batch(RowBatch(list(values), stamps), to)
         return self

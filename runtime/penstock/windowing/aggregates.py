@@ -4,9 +4,10 @@
         FieldAggregate.of(FieldAggregate.mean("celsius"), FieldAggregate.max("celsius"), FieldAggregate.count())
     )
 
-They are ordinary aggregate functions. The window operator and the rolling operator also know their fields. They read a
-field once per batch, and aggregate Arrow columns without creating Python objects. Both ways follow one definition,
-which is the docstring of `FieldAggregate`, and return the same values of the same types.
+They are ordinary aggregate functions. The window operator and the rolling operator also know the fields of these
+functions. The operators read a field once per batch, and aggregate Arrow columns without creating Python objects. The
+results for rows and columns follow one definition, the docstring of `FieldAggregate`, and have the same values and
+types.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class FieldAggregate(AggregateFunction):
             raise InvalidJob("FieldAggregate needs at least one aggregate", remedy="for example FieldAggregate.mean(…)")
         named = dict.fromkeys(part.field for part in self.parts if part.field is not None)
         self.fields: list[Field | None] = list(named) or [None]
-        """The fields to read. It is [None] if only records are counted, because the stats of any field include that count."""
+        """The fields to read.
+
+        It is [None] if only records are counted. Other fields make None unnecessary, because the stats of any field
+        include the number of records.
+        """
         self.needs: list[frozenset[str]] = [
             frozenset(part.kind for part in self.parts if part.field == field) for field in self.fields
         ]
@@ -105,11 +110,14 @@ class FieldAggregate(AggregateFunction):
 
     @staticmethod
     def of(*aggregates: FieldAggregate) -> FieldAggregate:
-        """Return an aggregate that computes all of them in one pass. Its result is a tuple in this order."""
+        """Return an aggregate that computes all given aggregates in one pass.
+
+        Its result is a tuple in the order of the arguments.
+        """
         return FieldAggregate([part for aggregate in aggregates for part in aggregate.parts])
 
     def create_accumulator(self) -> tuple[Any, ...]:
-        """Return the empty accumulator: `Stats` of the field, or a tuple of them for several fields."""
+        """Return the empty accumulator: `Stats` of the field, or a tuple of `Stats` for several fields."""
         return NO_STATS if self._is_single else (NO_STATS,) * len(self.fields)
 
     def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -131,7 +139,7 @@ class FieldAggregate(AggregateFunction):
         return _merged(acc_a, acc_b) if self._is_single else tuple(map(_merged, acc_a, acc_b))
 
     def prepare(self, values: list[Any]) -> list[Any]:
-        """Return the input of `stepper()` for each record: the field's value, or a tuple of them for several fields."""
+        """Return the input of `stepper()` for each record: the field's value, or a tuple of values for several fields."""
         columns = [values if field is None else python_numbers(read_field(values, field)) for field in self.fields]
         return columns[0] if self._is_single else list(zip(*columns, strict=True))
 

@@ -37,11 +37,14 @@ class WindowAssigner(ABC, Generic[T, W]):
 
     @abstractmethod
     def assign_windows(self, element: T, timestamp: int, context: WindowAssignerContext, /) -> Collection[W]:
-        """Return the windows of `element`. `timestamp` is in ms, and the smallest int64 if the record has none."""
+        """Return the windows of `element`.
+
+        `timestamp` is in ms. It is the smallest int64 if the record has no event time.
+        """
 
     @abstractmethod
     def get_default_trigger(self, env: object = None, /) -> Trigger[T, W]:
-        """Return the trigger for programs that set none. A trigger of the program replaces it. `env` is None."""
+        """Return the trigger for programs that set no trigger. `env` is None."""
 
     def get_window_serializer(self) -> WindowSerializer[Any]:
         """Return the serializer of the windows in state. The default is that of `TimeWindow`."""
@@ -69,7 +72,7 @@ def check_merging(assigner: WindowAssigner[Any, Any], trigger: Trigger[Any, Any]
     """Check that the trigger supports merging if the windows merge.
 
     Raises:
-        InvalidJob: the windows merge and the trigger cannot.
+        InvalidJob: the windows merge, but the trigger does not support merging.
     """
     if isinstance(assigner, MergingWindowAssigner) and not trigger.can_merge():
         raise InvalidJob(

@@ -29,8 +29,8 @@ class _CountWindowAssigner(WindowAssigner[Any, CountWindow]):
     window_size: int
 
     def get_default_trigger(self, env: object = None) -> Trigger[Any, CountWindow]:
-        """Return a trigger that purges when it fires. A full window gets no more records, and no clock ends it, so nothing
-        else removes it.
+        """Return a trigger that purges when it fires. Nothing else removes a full window, because it gets no more
+        records and no clock ends it.
         """
         return PurgingTrigger(CountTrigger(self.window_size))
 
@@ -88,7 +88,7 @@ class CountSlidingWindowAssigner(_CountWindowAssigner):
 
 
 def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: ValueStateDescriptor) -> int:
-    """Count this record and return the number of records of this key."""
+    """Count this record, and return the number of earlier records of the key."""
     count = context.get_runtime_context().get_state(descriptor)
     position = count.value() or 0
     count.update(position + 1)
@@ -96,7 +96,10 @@ def _next_position(context: WindowAssigner.WindowAssignerContext, descriptor: Va
 
 
 class GlobalWindows(WindowAssigner[Any, GlobalWindow]):
-    """One window for all records of a key. It never ends, and fires only with a trigger that the program sets."""
+    """One window for all records of a key.
+
+    The window never ends, and fires only with a trigger that the program sets.
+    """
 
     @staticmethod
     def create() -> GlobalWindows:

@@ -21,7 +21,7 @@ W = TypeVar("W", bound=Window)
 
 
 class TimestampedValue(NamedTuple):
-    """A record of a window; `timestamp` is ms, the smallest int64 if it has none."""
+    """A record of a window. `timestamp` is in ms. It is the smallest int64 if the record has no event time."""
 
     value: Any
     timestamp: int
@@ -54,7 +54,7 @@ class _OnceEvictor(Evictor[Window]):
 
     @abstractmethod
     def evict(self, elements: list[TimestampedValue]) -> None:
-        """Remove the records from the list that the window function, or the next firing, must not see."""
+        """Remove records from the list, so that the window function or the next firing does not get them."""
 
     def evict_before(
         self, elements: list[TimestampedValue], size: int, window: Window, ctx: Evictor.EvictorContext
@@ -92,7 +92,10 @@ class CountEvictor(_OnceEvictor):
 
 
 class TimeEvictor(_OnceEvictor):
-    """An evictor that keeps records that are at most `window_size` older than the newest one. It has no effect without timestamps."""
+    """An evictor that keeps records that are at most `window_size` older than the newest record.
+
+    It has no effect without timestamps.
+    """
 
     def __init__(self, window_size: TimeLike, *, do_evict_after: bool = False) -> None:
         super().__init__(do_evict_after)

@@ -2,8 +2,8 @@
 
 An accumulator keeps the number of records. For each field it keeps the number of values, their sum and their extremes,
 if the aggregates need them (`aggregates.Stats`). It has no field names: the order of the fields in the aggregate
-defines them. A program with other aggregates must therefore convert the accumulators. Fields are matched by name, and
-new ones start empty.
+defines which field a value belongs to. A program with other aggregates must therefore convert the accumulators. Fields
+are matched by name, and new fields start empty.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ class FieldMigration:
 
     @property
     def is_needed(self) -> bool:
-        """Whether the accumulators differ."""
+        """Whether accumulators of the old and the new aggregates differ."""
         return (self._old.fields, self._old.needs) != (self._new.fields, self._new.needs)
 
     @cached_property
     def refusal(self) -> str:
-        """Why the conversion is impossible, as the end of a sentence; empty if it is possible."""
+        """Reason why the conversion is impossible, as the end of a sentence; empty if the conversion is possible."""
         kept = [part for part in self._new_parts if self._continues(part)]
         if not kept:
             before, after = _listed(self._old_parts), _listed(self._new_parts)

@@ -102,7 +102,7 @@ class Trigger(ABC, Generic[T, W]):
         return False
 
     def on_merge(self, window: W, ctx: OnMergeContext, /) -> None:
-        """Merge the state of the windows that have become `window`, with `ctx`."""
+        """Use `ctx` to merge the state of the windows that have become `window`."""
         raise InvalidJob(
             f"{type(self).__name__} cannot merge windows",
             remedy="implement can_merge and on_merge, or use a window assigner that does not merge",

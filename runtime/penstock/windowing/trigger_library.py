@@ -159,7 +159,7 @@ class CountTrigger(Trigger[Any, Window]):
 
 
 class PurgingTrigger(Trigger[Any, Any]):
-    """A trigger that fires when the nested trigger does, and then drops the window's content."""
+    """A trigger that fires when the nested trigger fires, and then drops the window's content."""
 
     def __init__(self, nested_trigger: Trigger[Any, Any]) -> None:
         self.nested_trigger = nested_trigger
@@ -194,7 +194,8 @@ def _purging(result: TriggerResult) -> TriggerResult:
 class DeltaTrigger(Trigger[Any, Window]):
     """A trigger that fires when `delta(old, new)` exceeds `threshold`.
 
-    `new` is the current record, and `old` the record that fired last. At first, `old` is the window's first record.
+    `new` is the current record, and `old` is the record at which the trigger last fired. At first, `old` is the
+    window's first record.
     """
 
     keeps_state = True

@@ -1,7 +1,7 @@
 """The function that the program applies to a window's records.
 
 Reduce and aggregate fold every record into one accumulator when it arrives. Process and apply get all records when the
-window fires. A window function may follow a fold, and then gets the one folded value.
+window fires. After a fold, the program may also have a window function, which gets only the folded value.
 """
 
 from __future__ import annotations

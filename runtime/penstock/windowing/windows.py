@@ -1,7 +1,8 @@
 """Windows: finite groups of records, and the serialization of each kind in state.
 
 A window is the *namespace* of its state: a tuple of ints. `TimeWindow` is `(start, end)`, `GlobalWindow` `(0,)`,
-`CountWindow` `(id,)`. A `WindowSerializer` converts between the two. A custom window kind needs its own serializer.
+`CountWindow` `(id,)`. A `WindowSerializer` converts between windows and namespaces. A custom window kind needs its own
+serializer.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class MergeCallback(Protocol[AnyWindow]):
 
 
 class TimeWindow(Window):
-    """The interval [start, end) in ms. `start` belongs to it and `end` does not.
+    """The interval [start, end) in ms. `start` belongs to the window and `end` does not.
 
     >>> window = TimeWindow(0, 5000)
     >>> window.max_timestamp(), window.intersects(TimeWindow(5000, 6000)), window.cover(TimeWindow(7000, 8000))
@@ -71,7 +72,8 @@ class TimeWindow(Window):
     def of_length(start: int, length: int) -> TimeWindow:
         """Return the window that begins at `start`. Its end is at most the largest timestamp.
 
-        The results of count and global windows have the largest possible timestamp. They may be grouped into time windows.
+        The results of count and global windows have the largest possible timestamp. Such results may be grouped into
+        time windows.
 
         >>> TimeWindow.of_length(MAX_LONG - 5, 10).end == MAX_LONG
         True
@@ -121,7 +123,7 @@ class TimeWindow(Window):
 
 
 class CountWindow(Window):
-    """The `id`-th window of a count assigner; it has no end in time."""
+    """The `id`-th window of a count assigner. The window has no end in time."""
 
     __slots__ = ("id",)
 
@@ -167,14 +169,14 @@ _GLOBAL = GlobalWindow()
 
 
 class WindowSerializer(TypeSerializer[W]):
-    """A serializer of one kind of windows. It also converts them to the namespace of their state.
+    """A serializer of one kind of windows. It also converts a window to the namespace of its state.
 
     A custom window kind only needs `serialize` and `deserialize`.
     """
 
 
 class TimeWindowSerializer(WindowSerializer[TimeWindow]):
-    """16 bytes: start and end, big-endian; as a namespace `(start, end)`.
+    """The serializer of time windows: 16 bytes, start and end, big-endian. The namespace is `(start, end)`.
 
     >>> TimeWindowSerializer().to_namespace(TimeWindow(0, 5000))
     (0, 5000)
@@ -194,7 +196,7 @@ class TimeWindowSerializer(WindowSerializer[TimeWindow]):
 
 
 class CountWindowSerializer(WindowSerializer[CountWindow]):
-    """8 bytes: the id, big-endian; as a namespace `(id,)`."""
+    """The serializer of count windows: 8 bytes, the id, big-endian. The namespace is `(id,)`."""
 
     def serialize(self, element: CountWindow, stream: BytesIO) -> None:
         stream.write(struct.pack(">q", element.id))
@@ -210,7 +212,7 @@ class CountWindowSerializer(WindowSerializer[CountWindow]):
 
 
 class GlobalWindowSerializer(WindowSerializer[GlobalWindow]):
-    """8 bytes of zero; as a namespace `(0,)`."""
+    """The serializer of the global window: 8 bytes of zero. The namespace is `(0,)`."""
 
     def serialize(self, element: GlobalWindow, stream: BytesIO) -> None:
         stream.write(bytes(8))

@@ -1,7 +1,8 @@
 """Taps that observe the records on an edge, only while a client asks for them.
 
-A tap is one more consumer of an operator's output, in front of the others. Without a request no tap exists, so an edge
-costs nothing. The task's thread keeps references to the last records. The thread of the request converts them to text.
+A tap is one more consumer of an operator's output, in front of the other consumers. Without a request no tap exists, so
+an edge costs nothing. The task's thread keeps references to the last records. The thread of the request converts them
+to text.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class LatencyTracking:
                 writer.latency(marker)
 
     def _operators_from(self, operator: int) -> list[int]:
-        """Return the operator and all later operators of the chain, each once."""
+        """Return the operator and all later operators of the chain, each operator once."""
         found: list[int] = []
         todo: list[int] = [operator]
         while todo:

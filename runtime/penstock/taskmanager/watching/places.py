@@ -23,7 +23,7 @@ def serve_stacks(tasks: Callable[[], Iterable[LevelTask]]) -> None:
     """Let the TaskManager request the stacks and the records of this process from now on. Later calls do nothing.
 
     Args:
-        tasks: returns the tasks that are in this process at the moment. Another thread calls it.
+        tasks: returns the tasks that are in this process at the moment. Another thread calls this function.
     """
     global _is_listening
     local_dir = os.environ.get(LOCAL_DIR)

@@ -3,8 +3,9 @@
 Problem. A record can be huge: `repr` of a dataclass with a large list builds the whole text, and holds the GIL until it is complete. A `__repr__` of
 the user can also never return.
 
-Solution. `Text` walks through containers and fields itself, and stops when the text is long enough. It calls `__repr__` only for a class
-that defines one. A separate thread does this, and `texts` waits for it for a limited time. The number of such threads is limited.
+Solution. `Text` walks through containers and fields itself, and stops when the text is long enough. It calls `__repr__`
+only for a class that defines its own. A separate thread makes the texts, and `texts` waits for the thread for a limited
+time. The number of such threads is limited.
 """
 
 from __future__ import annotations
@@ -106,7 +107,7 @@ class Text(reprlib.Repr):
 
 
 def _fields(x: Any) -> Iterator[tuple[str, Any]] | None:
-    """Return the names and values of an object whose class has the `repr` of its kind, or None for any other object."""
+    """Return the names and values of an object's fields, or None if its class does not have a generated `repr`."""
     kind = type(x)
     repr_method: Any = kind.__repr__
     code = getattr(repr_method, "__code__", None)
@@ -122,10 +123,10 @@ def _fields(x: Any) -> Iterator[tuple[str, Any]] | None:
 
 
 def texts(jobs: Sequence[Callable[[], Any]], kinds: Sequence[str]) -> list[str]:
-    """Return the values of functions as texts, in at most `TEXTS_S` seconds. The functions are the user's and may raise.
+    """Return the values of functions as texts, in at most `TEXTS_S` seconds. The functions are user code and may raise.
 
     Args:
-        kinds: names of the types, for texts of values that have no text in time.
+        kinds: names of the values' types, which replace texts that are not ready in time.
     """
     found: list[str] = []
     if _free.acquire(blocking=False):

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _STDERR = 2
 _LONGEST = 16 * 1024
-"""Maximum number of characters of an incomplete line that wait for its end."""
+"""Maximum number of characters of an incomplete line that wait for the line's end."""
 
 
 def place_on_stack() -> Place | None:
@@ -43,7 +43,10 @@ def place_on_stack() -> Place | None:
 
 
 def place_or(default: Place) -> FindPlace:
-    """Return a function that finds the operator's place. It returns the default in engine code and in threads of the user."""
+    """Return a function that finds the operator's place.
+
+    The function returns the default in engine code and in threads of the user.
+    """
     return lambda: place_on_stack() or default
 
 
@@ -63,7 +66,7 @@ class MarkedHandler(logging.Handler):
 class PlacedStream:
     """A standard stream whose lines begin with the operator and the subtask that printed them.
 
-    It writes whole lines, because workers share the stream. `flush` writes an incomplete one.
+    It writes whole lines, because workers share the stream. `flush` writes an incomplete line.
 
     Args:
         head: function that returns the beginning of each line. Its argument is the operator and the subtask, or empty if they are not

@@ -1,15 +1,16 @@
 """The watchdog, which reports where a task hangs: the step, the operator and the line of user code.
 
-The problem: a function that hangs reports nothing. The JobManager only sees that an answer does not come. Killing the
-worker destroys the evidence. A solution must not cost anything per record.
+The problem: a function that hangs reports nothing. The JobManager only sees that an answer is missing. If it kills the
+worker, the evidence is lost. A solution must not cost anything per record.
 
 The solution: the work of a task is divided into *steps* (loading the job, restoring, opening functions, processing, closing). The
 task's thread notes the start of a step, at most once per batch.
 
 The watchdog's thread checks the step twice a second. If a step takes longer than two seconds, the watchdog reads the
-frames of the task's thread (`sys._current_frames`). It reports the operator and the line to the JobManager, and repeats the report while the step lasts. A slow step is not an error. The JobManager only keeps the report
-for the status of a job that starts and for failure messages. A step that exceeds its time limit is a
-failure. The watchdog reports the failure with the stack.
+frames of the task's thread (`sys._current_frames`). The watchdog reports the operator and the line to the JobManager,
+and repeats the report while the step lasts. A slow step is not an error. The JobManager only keeps the report for the
+status of a job that starts and for failure messages. A step that exceeds its time limit is a failure. The watchdog
+reports the failure with the stack.
 
 Code that holds the GIL also stops the watchdog's thread. So steps with a limit also set the timer of
 `faulthandler`, which does not need the GIL. Some seconds after the limit, `faulthandler` writes the stack to the file that the
@@ -50,10 +51,13 @@ GRACE_S = 3.0
 
 
 class Unwatched:
-    """A watchdog that does nothing, for a task in a foreign process such as a test's."""
+    """A watchdog that does nothing, for a task outside of a worker process, such as in a test."""
 
     since = 0.0
-    """Start of the current step in seconds (`time.perf_counter`), or 0 without a step. A task sets it around every batch."""
+    """Start of the current step in seconds (`time.perf_counter`), or 0 without a step.
+
+    A task sets it before every batch, and resets it afterwards.
+    """
 
     def step(self, name: str, operator: str = "", location: str = "") -> AbstractContextManager[None]:
         return nullcontext()
@@ -103,7 +107,9 @@ class Watchdog(Unwatched):
                 dump.close()
 
     def _begin(self, step: str, since: float) -> None:
-        """Set the step and its start, in an order in which the watchdog never pairs one step with the time of another."""
+        """Set the step and its start in a safe order: the watchdog must never combine one step with the start of
+        another.
+        """
         self.since = 0.0
         self._step = step
         self.since = since
@@ -184,9 +190,10 @@ def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailur
 
 
 def _stack(thread_id: int) -> list[FrameType]:
-    """Return the frames of a thread of this process, the outermost first, then those of the thread that it waits for.
+    """Return the frames of a thread of this process, the outermost first. The frames of the thread that it waits for
+    follow.
 
-    An object that works in a separate thread has the id of that thread in `worker_thread_id`.
+    The thread waits for another thread if an object on its stack has the attribute `worker_thread_id`.
     """
     all_frames = sys._current_frames()
     frames = _frames(all_frames.get(thread_id))
