@@ -40,13 +40,13 @@ class RestServer:
 
     Args:
         host: address to listen on, such as `localhost` or `0.0.0.0`.
-        port: 0 means any free port; see `port` after `start`.
+        port: 0 means any free port. After `start`, the attribute `port` has the number.
         token_file: file with the bearer token. None means that no token is required.
         allowed_hosts: names that requests may use, in addition to addresses, `localhost`, `host` and this machine's name. If a
             token is set and no names are given, any name is allowed, because a page of another site has no token.
         reader_token_file: file with a token that permits only reading.
         programs: receiver of programs in a session cluster.
-        connections: limits of its connections. None means the default limits.
+        connections: limits of the server's connections. None means the default limits.
         tls: certificate and key. None means that the server uses plain HTTP.
         jars: programs that clients upload to a session cluster.
 
@@ -93,7 +93,7 @@ class RestServer:
         """Start the server and return it.
 
         Args:
-            listener: socket that already accepts connections. None means a new one on `host` and `port`.
+            listener: socket that already accepts connections. None means a new socket on `host` and `port`.
 
         Raises:
             ClusterError: the address cannot be used, or the port is taken.
@@ -108,7 +108,7 @@ class RestServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=int(STOP_SECONDS),
             ws="none",
-            http=self._connections.protocol(),  # type: ignore[arg-type]  # uvicorn calls it as it calls its classes
+            http=self._connections.protocol(),  # type: ignore[arg-type]  # uvicorn calls this function like a protocol class
         )
         server = _Server(config, self._tls, self._connections)
         self._server = server
@@ -125,7 +125,7 @@ class RestServer:
         return self
 
     def stop(self, patience_s: float = 0.0) -> None:
-        """Finish pending requests, then close. It may be called twice, and from a request's thread.
+        """Finish pending requests, then close. The method may be called twice, and from a request's thread.
 
         Args:
             patience_s: time in seconds for clients that poll to read how the job has ended, and to close their connections.

@@ -1,8 +1,9 @@
-"""Sessions of browsers: signed cookies. A rotated token ends all of them, and a logout ends one.
+"""Sessions of browsers: signed cookies. A rotated token ends all sessions, and a logout ends one session.
 
 A user sends the token once, to `POST /login`. The response sets a cookie with the role and the expiry time, signed with the token. Scripts
-of the page cannot read it (HttpOnly), and requests from other sites do not include it (SameSite=Strict). A request that changes something
-also needs a value that only a page of this site can know. It is derived from the cookie, and `GET /session` returns it.
+of the page cannot read the cookie (HttpOnly), and requests from other sites do not include the cookie (SameSite=Strict). A request that
+changes something also needs a value that only a page of this site can know. This value is derived from the cookie, and `GET /session`
+returns it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ class Access:
         """Return the value of a new cookie.
 
         Raises:
-            Unauthorized: it is not a token of this cluster.
+            Unauthorized: `token` is not a token of this cluster.
         """
         identity = self.identify({"authorization": f"Bearer {token}"}, {})
         body = f"{identity.role}.{int(self._clock()) + LASTS_S}.{secrets.token_hex(8)}"
@@ -128,7 +129,7 @@ class Access:
 
 
 class EndedSessions:
-    """Sessions that were logged out before their expiry time, which are kept until that time. Thread-safe."""
+    """Sessions that a logout has ended. Each is kept at least until its expiry time. Thread-safe."""
 
     def __init__(self, limit: int = _MAX_ENDED) -> None:
         self._limit = limit

@@ -33,7 +33,7 @@ class TlsFiles:
     """PEM files of a server.
 
     Args:
-        certificate: the server's certificate, then its intermediate ones.
+        certificate: the server's certificate, then the intermediate certificates.
         key: its private key.
         ca: CAs that sign client certificates. None means that clients need no certificate.
     """
@@ -121,7 +121,7 @@ def load(files: TlsFiles) -> tuple[ssl.SSLContext, datetime]:
     """Return a context of the files, and the end of the certificate's validity.
 
     Raises:
-        CertificateError: a file cannot be read, is not PEM, does not match the other one, or the certificate has expired.
+        CertificateError: a file cannot be read, is not PEM, does not match the other file, or the certificate has expired.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

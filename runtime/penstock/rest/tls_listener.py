@@ -1,6 +1,7 @@
-"""The accept of TLS connections, so that a client that does not complete its handshake counts against the limit of connections.
+"""Acceptance of TLS connections. A client that has not completed its handshake counts against the limit of connections.
 
-`loop.create_server(ssl=...)` passes a connection to the protocol only after the handshake, so the limit would not count it before.
+`loop.create_server(ssl=...)` passes a connection to the protocol only after the handshake, so the limit would not count a connection during
+its handshake.
 """
 
 from __future__ import annotations

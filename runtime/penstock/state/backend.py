@@ -68,7 +68,7 @@ class KeyedStateBackend(Protocol):
 
         Raises:
             StateNameConflict: the name was registered with another kind, type or owner in this operator.
-            StateSchemaIncompatible: the schema of the restored state cannot become the new one. The error shows both.
+            StateSchemaIncompatible: the new schema cannot read values of the restored schema. The error shows both schemas.
         """
         ...
 
@@ -87,14 +87,14 @@ class KeyedStateBackend(Protocol):
     def snapshot(self, checkpoint_id: int) -> SnapshotUpload: ...
 
     def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
-        """Load the part of `key_group_range` from handles of the previous run, whose ranges may overlap it.
+        """Load the content of `key_group_range` from handles of the previous run. A handle may also contain other key groups.
 
         This is called before any `get_state`. Handles of another backend kind are accepted, so that a savepoint can
         move between backends.
 
         Args:
-            owned: the files belong to this job's checkpoints, so that the next checkpoint may refer to them; False for
-                a savepoint's files.
+            owned: whether the files belong to this job's checkpoints. The next checkpoint may then refer to them. False means a savepoint's
+                files.
 
         Raises:
             CorruptStateFile, StateFormatUnsupported.
@@ -102,11 +102,11 @@ class KeyedStateBackend(Protocol):
         ...
 
     def notify_checkpoint_complete(self, checkpoint_id: int) -> None:
-        """Make the checkpoint the base of the next incremental one. Only a confirmed checkpoint may be the base."""
+        """Make the checkpoint the base of the next incremental checkpoint. Only a confirmed checkpoint may be the base."""
         ...
 
     def notify_checkpoint_aborted(self, checkpoint_id: int) -> None:
-        """Add the content of the abandoned snapshot to the next one."""
+        """Add the content of the abandoned snapshot to the next snapshot."""
         ...
 
     def peek(self, state_name: str, key: Any) -> Peeked | None:
@@ -151,14 +151,14 @@ class RawTable(Protocol):
     def mapping(self, namespace: Any = None) -> dict[Any, Any] | None:
         """Return the live dictionary key -> value of the namespace (hashmap). Call `touch` for the keys that you change.
 
-        Return None if the backend keeps its values elsewhere. Use `get` and `put` then.
+        Return None if the backend keeps its values elsewhere. In this case, use `get` and `put`.
         """
         ...
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """Return the accumulators of the namespace None as columns (hashmap). They are valid until the call of any other method.
+        """Return the accumulators of the namespace None as columns (hashmap). The columns are valid until the call of any other method.
 
-        Return None if they are objects. A backend may convert them to columns after repeated requests.
+        Return None if the accumulators are objects. A backend may convert them to columns after repeated requests.
 
         Args:
             count: number of keys of the request.
@@ -170,7 +170,7 @@ class RawTable(Protocol):
         ...
 
     def pop_namespace(self, namespace: Any) -> Iterator[tuple[Any, Any]]:
-        """Remove a whole namespace and iterate over its content (a window that has fired)."""
+        """Remove a whole namespace, such as a window that has fired, and iterate over its content."""
         ...
 
 
@@ -178,19 +178,19 @@ class OperatorStateBackend(Protocol):
     """Operator state of one subtask: list state that is split evenly, union list state, broadcast state."""
 
     def for_functions(self) -> OperatorStateBackend:
-        """Return the same states for user code, which may not use those of the operator itself."""
+        """Return the same states for user code. User code may not use the operator's own states."""
         ...
 
     def get_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
-        """Return the live list of this subtask's items. Change it in place. After a restore it has this subtask's share."""
+        """Return the live list of this subtask's items. Change it in place. After a restore, the list has this subtask's share."""
         ...
 
     def get_union_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
-        """Return a list as `get_list_state` does. After a restore, every subtask has all items of all subtasks."""
+        """Return a list as `get_list_state` does. After a restore, each list has all items of all subtasks."""
         ...
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> Any:
-        """Return a `BroadcastState` (map-shaped), which is the same on all subtasks. A restore copies it."""
+        """Return a `BroadcastState` (map-shaped), which is the same on all subtasks. A restore gives each subtask a copy."""
         ...
 
     def check(self, name: str, item: Any) -> None:
@@ -202,5 +202,5 @@ class OperatorStateBackend(Protocol):
         ...
 
     def restore(self, snapshots: list[dict[str, Any]], subtask: int, parallelism: int) -> None:
-        """Restore from the snapshots of all previous subtasks: split, unite or copy them, depending on the mode."""
+        """Restore from the snapshots of all previous subtasks. Depending on the mode, split, unite or copy the items."""
         ...

@@ -1,9 +1,8 @@
 """The coded error for stored bytes that cannot be decoded.
 
-A checksum proves that a file is the one that its handle names. It does not prove that Penstock wrote the file. Decoders
-can raise any Python error for such bytes. Each reader of storage therefore runs inside `decoding`. A state handle that
-is read for every record calls `refuse_undecodable` in an `except` clause instead, because a context manager would slow
-down each read.
+A checksum proves that a file is the one that its handle names. It does not prove that Penstock wrote the file. For bytes that Penstock did
+not write, a decoder can raise any Python error. Each reader of storage therefore runs inside `decoding`. A state handle that is read for
+every record calls `refuse_undecodable` in an `except` clause instead, because a context manager would slow down each read.
 """
 
 from __future__ import annotations
@@ -47,11 +46,11 @@ def decoding(description: str, *, operator: str = "") -> Iterator[None]:
 def refuse_undecodable(description: str, error: Exception, *, operator: str = "") -> NoReturn:
     """Raise the coded error for an error of a decoder. `decoding` explains the arguments.
 
-    A `PenstockError` is raised unchanged, except that the operator is added if the error names none.
+    A `PenstockError` is raised unchanged, except that the operator is added if the error names no operator.
 
     Raises:
         LocalDiskError: the disk is the reason, for example because it is full.
-        CorruptStateFile: `error` has another reason and is not a `PenstockError`. It becomes the cause.
+        CorruptStateFile: `error` has another reason and is not a `PenstockError`. `error` becomes the cause.
     """
     if isinstance(error, PenstockError):
         error.operator = error.operator or operator

@@ -97,19 +97,21 @@ class AppendingState(State, Generic[IN, OUT]):
 
 
 class MergingState(AppendingState[IN, OUT]):
-    """State that can be merged with another one, as merging windows require."""
+    """State that can be merged with another state of its kind, as merging windows require."""
 
     __slots__ = ()
 
 
 class ReducingState(MergingState[T, T]):
-    """State that folds its elements to one value of their type, with the descriptor's function. None before the first element."""
+    """State that folds its elements to one value of their type, with the descriptor's function. The value is None before the first element."""
 
     __slots__ = ()
 
 
 class AggregatingState(MergingState[IN, OUT]):
-    """State that folds its elements to an accumulator, with the descriptor's aggregate function. None before the first element."""
+    """State that folds its elements to an accumulator, with the descriptor's aggregate function. The value is None before the first
+    element.
+    """
 
     __slots__ = ()
 
@@ -121,7 +123,7 @@ class ListState(MergingState[T, Iterable[T]]):
 
     @abstractmethod
     def get(self) -> list[T]:
-        """Return a copy of the elements, in order. It is empty for an empty state."""
+        """Return a copy of the elements, in order. For an empty state, the list is empty."""
 
     @abstractmethod
     def update(self, values: Iterable[T]) -> None:
@@ -187,7 +189,7 @@ class _WritableMap(_ReadableMap[K, V]):
 
     @abstractmethod
     def remove(self, key: K) -> None:
-        """Remove the entry. A missing entry has no effect."""
+        """Remove the entry, if it exists."""
 
     def __setitem__(self, key: K, value: V) -> None:
         self.put(key, value)

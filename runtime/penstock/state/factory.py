@@ -1,4 +1,4 @@
-"""Factory of state backends and timer services. Only this module knows all of them."""
+"""Factory of state backends and timer services. Only this module knows all backends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def create_backend(
     Args:
         kind: `hashmap` or `rocksdb`.
         key_group_range: key groups that the subtask owns.
-        work_dir: a separate directory of this backend for local files (rocksdb); empty means a temporary one.
+        work_dir: a separate directory of this backend for local files (rocksdb); empty means a temporary directory.
         options: options of the backend; see `docs/state.md`.
         key_type: type of the keys. It is needed if they are dataclasses, NamedTuples or Enums.
         metrics: metric group of the operator.
@@ -76,6 +76,6 @@ def create_backend(
 
 
 def create_timer_service(backend: KeyedStateBackend) -> InternalTimerService:
-    """Return the timers of the operator that the backend serves. They are part of the backend's snapshots."""
+    """Return the timers of the operator that the backend serves. The timers are part of the backend's snapshots."""
     owner: Any = backend
     return TimerService(owner.event_time_timers, owner.processing_time_timers, backend.key_context, owner.clock)

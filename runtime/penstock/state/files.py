@@ -1,4 +1,4 @@
-"""State files of a checkpoint or savepoint: references to them, and the interfaces that write and read them."""
+"""References to state files of a checkpoint or savepoint, and the interfaces that write and read the files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class FileRef:
     path: str
     size: int
     checksum: str
-    """`crc32:` and 8 hex digits of the content. A restore verifies it."""
+    """`crc32:` and 8 hex digits of the content. A restore verifies the checksum."""
     offset: int | None = None
     """Start of the file in an object that holds several files; None means that the file is the whole object."""
 
@@ -60,7 +60,7 @@ class StateFileWriter(Protocol):
 
 
 class StateFileReader(Protocol):
-    """A reader of the state files of one checkpoint or savepoint. It verifies size and checksum.
+    """A reader of the state files of one checkpoint or savepoint. The reader verifies size and checksum.
 
     Raises:
         CorruptStateFile: the file is damaged. The error names the file, the expected and the found checksum.

@@ -1,4 +1,4 @@
-"""The current key and namespace of a keyed operator, and the key of calls that have none."""
+"""The current key and namespace of a keyed operator, and a placeholder for the key in calls without a key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NoKey:
     raises an error.
 
     Args:
-        reason: a sentence about the place of the call, and its remedy.
+        reason: a sentence about the place of the call, and the remedy.
     """
 
     __slots__ = ("_reason", "_remedy")

@@ -1,8 +1,8 @@
 """Key groups: the units in which keyed state is distributed and moved.
 
-A key always belongs to the same one of `max_parallelism` groups. A subtask owns a contiguous range of groups. The
-formulas are Flink's (KeyGroupRangeAssignment). At any parallelism, the ranges of the subtasks cover all groups without
-gap or overlap and differ in size by at most one.
+The number of groups is `max_parallelism`. A key always belongs to the same group. A subtask owns a contiguous range of groups. The formulas
+are Flink's (KeyGroupRangeAssignment). At any parallelism, the ranges of the subtasks cover all groups without gap or overlap and differ in
+size by at most one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class KeyGroupRange(NamedTuple):
-    """Key groups `start` to `end`, both included; empty if end < start."""
+    """Key groups `start` to `end`, both included. The range is empty if end < start."""
 
     start: int
     end: int
@@ -55,7 +55,7 @@ def key_group_range(subtask: int, parallelism: int, max_parallelism: int) -> Key
     """Return the groups that a subtask owns.
 
     Raises:
-        InvalidJob: parallelism above max parallelism, or max parallelism out of bounds.
+        InvalidJob: the parallelism is above the max parallelism, or the max parallelism is out of bounds.
 
     >>> [key_group_range(subtask, 3, 128) for subtask in range(3)]
     [KeyGroupRange(start=0, end=42), KeyGroupRange(start=43, end=85), KeyGroupRange(start=86, end=127)]

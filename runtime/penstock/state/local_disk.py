@@ -1,7 +1,7 @@
 """The coded error for state that a TaskManager cannot write to its own disk.
 
-No state is lost by such an error, because the job restarts from its newest checkpoint. RocksDB's binding raises plain
-`Exception`s. The operating system's texts in them distinguish a full disk from damaged files.
+No state is lost by such an error, because the job restarts from its newest checkpoint. RocksDB's binding raises plain `Exception`s. They
+contain texts of the operating system, which distinguish a full disk from damaged files.
 """
 
 from __future__ import annotations

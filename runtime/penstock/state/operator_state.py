@@ -1,16 +1,15 @@
 """Operator state: state that belongs to a subtask and not to a key.
 
-List state is split evenly over the subtasks of the new parallelism, in the order of the former subtasks. If it has
-fewer items than subtasks, some start empty. Every subtask gets all of union list state. Broadcast state is the same
-everywhere, so each subtask gets a copy from one former subtask.
+List state is split evenly over the subtasks of the new parallelism, in the order of the former subtasks. If there are fewer items than
+subtasks, some subtasks start with an empty list. Every subtask gets all items of union list state. Broadcast state is the same everywhere,
+so each subtask gets a copy from one former subtask.
 
 A snapshot is JSON: {name: {"mode": "split" | "union" | "broadcast", "items": [base64 of the encoded item …], "schema":
 …}}. The items of a broadcast state are alternating keys and values. Restored items are decoded at the first use of the
 state, because its type is not known before. An unused state is unchanged in the next snapshot.
 
-Each item is read with the schema that its snapshot names: one former subtask may have migrated a state that another one
-has not used. If a snapshot holds items of several schemas, "schemas" lists them in order of the items, as [number of
-items, schema].
+Each item is read with the schema that its snapshot names: one former subtask may have migrated a state that another subtask has not used.
+If a snapshot holds items of several schemas, "schemas" lists them in order of the items, as [number of items, schema].
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class _Stored:
     items: list[tuple[str, Schema]]
     """Items, each with the schema of its encoding."""
     carries: bool
-    """Whether this subtask's snapshots have the items. Only the first subtask's snapshots have the items of union state."""
+    """Whether this subtask's snapshots have the items. For unused union state, only the first subtask's snapshots have them."""
 
     def to_json(self) -> dict[str, Any]:
         runs = [(schema, [text for text, _ in run]) for schema, run in groupby(self.items, key=itemgetter(1))]
@@ -125,7 +124,7 @@ class OperatorStateStore:
         self._owner = OPERATOR
 
     def for_functions(self) -> OperatorStateStore:
-        """Return the same states for user code, which may not use those of the operator itself."""
+        """Return the same states for user code. User code may not use the operator's own states."""
         shared = copy(self)
         shared._owner = FUNCTION
         return shared
@@ -142,7 +141,9 @@ class OperatorStateStore:
         return self._list(name, SPLIT, type_info)
 
     def get_union_list_state(self, name: str | ListStateDescriptor, type_info: Any = None) -> OperatorListState:
-        """Return a list as `get_list_state` does. After a restore it has the items of all subtasks, so keep your own and drop the rest."""
+        """Return a list as `get_list_state` does. After a restore, the list has the items of all subtasks. Keep your own items and drop the
+        rest.
+        """
         return self._list(name, UNION, type_info)
 
     def get_broadcast_state(self, descriptor: MapStateDescriptor) -> MapBroadcastState:
@@ -227,7 +228,7 @@ class OperatorStateStore:
         return {name: state for name, state in states.items() if state["items"]}
 
     def restore(self, snapshots: list[dict[str, Any]], subtask: int, parallelism: int) -> None:
-        """Take this subtask's share of the snapshots of all former subtasks, which are in order."""
+        """Take this subtask's share. `snapshots` has the snapshots of all former subtasks, in order."""
         with decoding("the operator state", operator=self._operator):
             self._restore(snapshots, subtask, parallelism)
 
@@ -244,7 +245,7 @@ class OperatorStateStore:
 
 
 def even_part(items: list[Any], subtask: int, parallelism: int) -> list[Any]:
-    """Return a contiguous part. The parts of all subtasks cover the items and differ in length by at most one.
+    """Return the subtask's contiguous part of the items. The parts of all subtasks cover the items and differ in length by at most one.
 
     >>> [even_part([1, 2, 3, 4, 5], subtask, 3) for subtask in range(3)]
     [[1], [2, 3], [4, 5]]

@@ -15,7 +15,7 @@ def state_name_conflict(state: str, content: str, operator: str) -> StateNameCon
 
     Args:
         state: kind and name of the state.
-        content: the operator's content of the table.
+        content: description of the operator's entries in the table.
         operator: name of the operator.
     """
     return StateNameConflict(

@@ -43,8 +43,8 @@ _TABLES: dict[str, type[Table]] = {"value": ValueTable, "list": ListTable, "map"
 class StateRow(NamedTuple):
     """The content of one key in one namespace: a value, a list, or a dict.
 
-    `expiry`: time at which the value expires in ms since the epoch. For a list or map it is the earliest one; None
-    without time-to-live.
+    `expiry`: time at which the value expires in ms since the epoch. For a list or map, it is the earliest expiry time of the items. None if
+    the state has no time-to-live.
     """
 
     key: Any
@@ -87,10 +87,9 @@ def read_state(
     """Yield the content of a state, including expired values that were not yet removed.
 
     Args:
-        handles: handles of all subtasks of the operator. For a few key groups, `handles_for_range` selects them.
-        within: only decode the keys of these key groups; None means all.
-        named: whether records stored by position (NamedTuples, array-like structs) become dicts. Otherwise they are
-            lists.
+        handles: handles of all subtasks of the operator. If only a few key groups are needed, `handles_for_range` selects the handles.
+        within: only decode the keys of these key groups. None means all.
+        named: whether records stored by position (NamedTuples, array-like structs) become dicts. If False, such records become lists.
 
     Raises:
         CorruptStateFile: a file is damaged.
@@ -120,7 +119,7 @@ def _state_rows(
 
 
 def read_timers(handles: Iterable[dict[str, Any]], reader: StateFileReader) -> Iterator[TimerRow]:
-    """Yield the timers of an operator, per handle in order of time. It raises the errors of `read_state`."""
+    """Yield the timers of an operator. The timers of each handle are in order of time. It raises the errors of `read_state`."""
     with decoding("the timers"):
         yield from _timer_rows(handles, reader)
 

@@ -21,7 +21,7 @@ def stored_blocks(
     """Yield a handle's content in these key groups as blocks.
 
     Args:
-        names: names of the states, and of timers as in `TIMER_TABLES`; None means all.
+        names: names of the states, and of timers as in `TIMER_TABLES`. None means all.
 
     Raises:
         CorruptStateFile, StateFormatUnsupported.

@@ -32,7 +32,7 @@ def _find(gateway: ClusterGateway, job_id: str, vertex_id: str) -> tuple[facts.J
 
 
 def _add_metrics(router: APIRouter, gateway: ClusterGateway) -> None:
-    """Add the paths of all subtasks. They come first, because `metrics` and `accumulators` are not subtask indexes."""
+    """Add the paths of all subtasks. These paths are added first, because `metrics` and `accumulators` are not subtask indexes."""
 
     def _values(job_id: str, vertex_id: str) -> dict[int, dict[str, Scalar]]:
         job, vertex = _find(gateway, job_id, vertex_id)
@@ -100,7 +100,7 @@ def _add_vertex(router: APIRouter, gateway: ClusterGateway) -> None:
 
     @router.get("/subtasks/{index}/attempts/{attempt}", response_model=models.SubtaskAttempt)
     def of_attempt(job_id: str, vertex_id: str, index: int, attempt: int) -> models.SubtaskAttempt:
-        """Return an attempt. Only the latest one is known."""
+        """Return an attempt. Only the latest attempt is known."""
         job, vertex = _find(gateway, job_id, vertex_id)
         found = find_attempt(find_subtask(vertex, index), attempt)
         return vertices.subtask_attempt(job, vertex, found, gateway.metrics, now_ms())

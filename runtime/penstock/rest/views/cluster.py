@@ -67,7 +67,7 @@ def task_manager_details(cluster: facts.Cluster, tm_id: str) -> models.TaskManag
     """Return the details of a TaskManager.
 
     Raises:
-        NotFound: the TaskManager does not exist. The error lists the existing ones.
+        NotFound: the TaskManager does not exist. The error lists the existing TaskManagers.
     """
     for worker in cluster.task_managers:
         if worker.id == tm_id:
@@ -107,7 +107,7 @@ def _task_manager(worker: facts.TaskManager) -> models.TaskManager:
 
 
 def _share(worker: facts.TaskManager, slots: int) -> models.ResourceProfile:
-    """Return the resources of `slots` of its slots."""
+    """Return the worker's resources for this number of slots."""
     of_all = slots / worker.slots if worker.slots else 0.0
     return models.ResourceProfile(
         cpu_cores=worker.cpu_cores * of_all,

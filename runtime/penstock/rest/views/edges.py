@@ -1,4 +1,4 @@
-"""The edges of a job graph, and the last records on one of them."""
+"""The edges of a job graph, and the last records on one edge."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def edge_list(edges: Sequence[facts.Edge]) -> models.EdgeList:
 
 
 def find_edge(edges: Sequence[facts.Edge], wanted: str) -> facts.Edge:
-    """Return the edge with a name, or the edge behind an operator or a vertex with only one output.
+    """Return the edge with a name, or the edge that leaves an operator or a vertex with only one output.
 
     Args:
-        wanted: `SOURCE → TARGET`, or with `->`. SOURCE and TARGET are names or uids of operators. Only SOURCE, or the id of a
-            vertex, selects the edge that leaves this operator or vertex.
+        wanted: `SOURCE → TARGET`, or with `->`. SOURCE and TARGET are names or uids of operators. SOURCE alone, or the id of a vertex,
+            selects the edge that leaves this operator or vertex.
 
     Raises:
         NotFound: no edge has the name. The error lists the edges.

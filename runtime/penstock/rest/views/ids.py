@@ -27,10 +27,10 @@ def vertex_id(engine_id: str) -> str:
 
 
 def find_vertex(job: facts.Job, wanted: str) -> facts.Vertex:
-    """Return the vertex with that id, which is REST's or the engine's.
+    """Return the vertex with an id. The id may be REST's or the engine's.
 
     Raises:
-        NotFound: the vertex does not exist. The error lists the existing ones.
+        NotFound: the vertex does not exist. The error lists the existing vertices.
     """
     for vertex in job.vertices:
         if wanted in (vertex.id, vertex_id(vertex.id)):
@@ -55,7 +55,7 @@ def find_attempt(subtask: facts.Subtask, attempt: int) -> facts.Subtask:
     """Return an attempt of a subtask.
 
     Raises:
-        NotFound: it is not the latest attempt, which is the only known one.
+        NotFound: the attempt is not the latest one. Earlier attempts are not known.
     """
     if subtask.attempt != attempt:
         raise NotFound(
@@ -76,6 +76,6 @@ def first_start(subtasks: Sequence[facts.Subtask]) -> int:
 
 
 def last_end(subtasks: Sequence[facts.Subtask]) -> int:
-    """Return the latest end, if all subtasks have ended."""
+    """Return the latest end of the subtasks, or NOT_YET if a subtask has not ended."""
     ends = [s.end for s in subtasks]
     return facts.NOT_YET if not ends or facts.NOT_YET in ends else max(ends)

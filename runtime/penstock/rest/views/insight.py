@@ -22,7 +22,7 @@ _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 
 
 def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.JobExceptions:
-    """Return the newest failures. Older clients read the newest one as the root exception."""
+    """Return the newest failures. Older clients read the newest failure as the root exception."""
     newest_first = list(reversed(job.failures))
     shown = newest_first[:limit]
     is_truncated = len(shown) < len(newest_first)
@@ -58,7 +58,7 @@ def job_exceptions(job: facts.Job, limit: int = DEFAULT_EXCEPTIONS) -> models.Jo
 def raised_at(failure: facts.Failure) -> str:
     """Return `file:line` of the user's innermost frame in the traceback, or an empty text if the traceback has no such frame.
 
-    A chain of exceptions ends with the one that the task reports, so later frames take precedence.
+    A chain of exceptions ends with the exception that the task reports, so later frames take precedence.
     """
     found = [traceback.FrameSummary(file, int(line), "") for file, line in _FRAME.findall(failure.traceback)]
     frame = user_frame(found)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def io_metrics(metrics: MetricStore, job_id: str, vertex_id: str, subtask: int | None = None) -> models.IoMetrics:
-    """Return the counters of one subtask, or of all subtasks. `complete` is false until all have reported, as in Flink."""
+    """Return the counters of one subtask, or of all subtasks. `complete` is false until all subtasks have reported, as in Flink."""
     scopes = metrics.subtasks(job_id, vertex_id)
     wanted = [scope for scope in scopes if subtask in (None, scope.subtask)]
     values = [metrics.values(scope) for scope in wanted]

@@ -16,7 +16,7 @@ AGGREGATIONS = ("min", "max", "avg", "sum", "skew")
 
 
 def metric_list(values: Mapping[str, Scalar], wanted: str | None) -> list[models.Metric]:
-    """Return the names, or if `wanted` is given (`a,b,c`) the values of the metrics that exist.
+    """Return the names of all metrics. If `wanted` (`a,b,c`) is given, return the values of the wanted metrics that exist.
 
     >>> metric_list({"a": 1, "b": 2.5}, "b,c")
     [Metric(id='b', value='2.5')]
@@ -30,7 +30,7 @@ def metric_list(values: Mapping[str, Scalar], wanted: str | None) -> list[models
 def aggregates(
     sources: Sequence[Mapping[str, Scalar]], wanted: str | None, modes: str | None
 ) -> list[models.AggregatedMetric]:
-    """Return min, max, avg, sum and skew (percent) of each metric over the sources in which it is a number.
+    """Return min, max, avg, sum and skew (percent) of each metric over the sources in which the metric is a number.
 
     Raises:
         BadRequest: `modes` contains another name.
@@ -90,7 +90,7 @@ def _aggregate(mode: str, numbers: Sequence[float]) -> float:
 
 
 def _skew(numbers: Iterable[float], mean: float) -> float:
-    """Return the mean distance from the mean in percent of the mean, at most 100. 0 means that all are equal (Flink's definition)."""
+    """Return the mean distance from the mean in percent of the mean, at most 100. 0 means that all numbers are equal (Flink's definition)."""
     values = list(numbers)
     if mean == 0:
         return 0.0

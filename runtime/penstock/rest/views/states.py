@@ -51,7 +51,7 @@ _BY_WEIGHT = ("FAILED", "CANCELING", "CANCELED", "RUNNING", "INITIALIZING", "DEP
 
 
 def state_counts(states: Iterable[str]) -> dict[str, int]:
-    """Return the number of subtasks by state, with all states named.
+    """Return the number of subtasks by state, including states without subtasks.
 
     >>> state_counts(["RUNNING", "RESTARTING"])["SCHEDULED"]
     1
@@ -77,7 +77,7 @@ def subtask_state(state: str) -> str:
 
 
 def vertex_state(states: Iterable[str]) -> str:
-    """Return one state for all subtasks of a vertex: the most severe one. It is FINISHED only if all are.
+    """Return one state for all subtasks of a vertex: the most severe one. The result is FINISHED only if all subtasks are.
 
     >>> vertex_state(["FINISHED", "RUNNING"]), vertex_state(["RUNNING", "FAILED"]), vertex_state(["FINISHED"])
     ('RUNNING', 'FAILED', 'FINISHED')

@@ -1,4 +1,4 @@
-"""The interface between a state and its bytes: `Codec`, and columns of encoded values whose type is not needed."""
+"""`Codec`, the interface between a state and its bytes, and functions that read and write columns without the type of their values."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 NATIVE, TUPLES = 0, 1
-"""Column codes: a msgpack array of values; a msgpack array of arrays that are all tuples of scalars."""
+"""Column codes. NATIVE: a msgpack array of values. TUPLES: a msgpack array of arrays, which are all tuples of scalars."""
 
 EXPIRING = 16
-"""Flag in the code of a column whose values have an expiry time: [array of expiry times, the column]. A single value then
-begins with its expiry time: ms since the epoch in 8 bytes.
+"""Flag in the code of a column whose values have an expiry time. The content is then [array of expiry times, the column]. A single value of
+such a state begins with its expiry time: ms since the epoch in 8 bytes.
 """
 EXPIRY = struct.Struct("<q")
 
@@ -116,7 +116,7 @@ class EncodedCodec(Codec):
     """Values of an unknown type. They keep their encodings, one by one.
 
     Args:
-        expiring: whether they have an expiry time.
+        expiring: whether the values have an expiry time.
     """
 
     schema: Schema = {"type": "encoded"}

@@ -28,8 +28,8 @@ def described(value: Any, schema: Schema, *, named: bool = True) -> Any:
     """Convert a value that was decoded without types to the shape that its schema describes.
 
     Args:
-        named: whether records stored by position (NamedTuples, array-like structs) become dicts of their fields.
-            Otherwise they are lists.
+        named: whether records stored by position (NamedTuples, array-like structs) become dicts of their fields. If False, such records
+            become lists.
 
     >>> fields = [{"name": "x", "schema": {"type": "int"}}, {"name": "y", "schema": {"type": "float"}}]
     >>> described([1, 2], {"type": "record", "name": "Point", "layout": "array", "fields": fields})

@@ -92,7 +92,7 @@ def _float(key: float) -> int:
 
 
 def nan_error() -> StateTypeError:
-    """Return the error for NaN, which does not equal itself. Its state could never be found again."""
+    """Return the error for NaN, which does not equal itself. The state of such a key could never be found again."""
     return StateTypeError(
         "nan cannot be a key, because it is not equal to itself",
         remedy="filter such records out, or give them a key in the key selector, for example None",
@@ -176,7 +176,7 @@ def is_model(cls: Any) -> bool:
 
 
 def struct_fields(key: Any) -> dict[str, Any] | None:
-    """Return the fields that decide the equality of a class's objects, by name and sorted; None if the key is not a structure."""
+    """Return the fields that decide the equality of a class's objects, by name and sorted. Return None if the key is not a structure."""
     if is_dataclass(key) and not isinstance(key, type):
         if not key.__dataclass_params__.eq:  # type: ignore[attr-defined]
             return None

@@ -22,7 +22,7 @@ _FREE = -1
 _MIN_SLOTS = 1 << 10
 """Slots of a new index."""
 _SLOTS_PER_KEY = 2
-"""Minimum number of slots per key. An index that has fewer doubles its slots. A key is therefore in its first slot or close to it."""
+"""Minimum number of slots per key. An index with fewer slots doubles their number. A key is therefore in its first slot or close to it."""
 _MIX = np.uint64(0xD6E8FEB86659FD93)
 
 
@@ -47,7 +47,7 @@ class KeyIndex:
         return PackedKeys(self._kind or str, self._words[: self.size])
 
     def find(self, keys: PackedKeys) -> Rows:
-        """Return the row of every key, -1 for a missing one. The keys must have the index's kind."""
+        """Return the row of every key. The row of a missing key is -1. The keys must have the index's kind."""
         words = self._aligned(keys.words)
         slots = self._first_slots(words)
         rows = self._slots[slots].astype(np.int64)
@@ -85,7 +85,7 @@ class KeyIndex:
         return rows
 
     def _place(self, words: Words, rows: Rows) -> None:
-        """Put the keys into slots. If several keys need the same slot, the last one gets it and the others try the next slot."""
+        """Put the keys into slots. If several keys need the same slot, the last key gets the slot, and the other keys try the next slot."""
         slots = self._first_slots(words)
         last = len(self._slots) - 1
         while len(rows):

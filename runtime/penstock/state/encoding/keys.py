@@ -1,8 +1,8 @@
 """The encoding of keys, namespaces and map keys.
 
-A key is looked up, unlike a value. Its bytes must therefore be the same for all keys that are equal in Python: 1, 1.0
-and True are one key. `canonical` converts a key to the form that represents all equal keys, and the RocksDB backend
-stores exactly its msgpack. Files of the hashmap backend have the original keys (`Codec`), because a dict compares them.
+Unlike a value, a key is looked up by its bytes. So all keys that are equal in Python must have the same bytes: 1, 1.0 and True are one key.
+`canonical` converts a key to the form that represents all equal keys. The RocksDB backend stores the msgpack of this form. Files of the
+hashmap backend have the original keys (`Codec`), because a dict itself treats equal keys as one key.
 
 A key that is a structure (a frozen dataclass, a frozen model) needs its type for decoding: `key_type`.
 """
@@ -211,7 +211,8 @@ class KeyCodec:
         )
 
     def encode_column(self, keys: Sequence[Any]) -> tuple[int, bytes]:
-        """Return column code and content. Plain keys are stored unchanged, the others in canonical form.
+        """Return column code and content. If all keys are plain, they are stored unchanged. Otherwise all keys are stored in canonical
+        form.
 
         Raises:
             StateTypeError: see `encode`.
@@ -235,7 +236,7 @@ class KeyCodec:
         return keys
 
     def decode(self, data: bytes) -> Any:
-        """Return a key that equals the encoded one, in the declared type, if a type is declared."""
+        """Return a key that equals the encoded key. If a type is declared, the result has this type."""
         (key,) = _decode_keyed(_AS_MAP_KEY + data + _NO_VALUE)
         return key if self._type is None else self._typed(key)
 
@@ -256,7 +257,7 @@ class KeyCodec:
         try:
             return self.decode(self.encode(key))
         except StateTypeError:
-            return key  # no state holds it
+            return key  # no state holds such a key
 
     def all_as_restored(self, keys: Collection[Any]) -> Collection[Any]:
         """Return the keys of a map as user code sees them. If they already have that form, return the collection itself."""

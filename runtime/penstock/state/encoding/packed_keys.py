@@ -1,8 +1,7 @@
 """Keys of one type as fixed-width numbers, so that a few calls into numpy hash and compare thousands of them.
 
-Text becomes its UTF-8 bytes, padded with zeros to whole 64-bit words. An integer is one word. Text with a zero byte,
-long text, integers beyond 64 bits and keys of other types are not packed. Two packed keys of a kind are equal exactly
-if the Python keys are.
+Text becomes its UTF-8 bytes, padded with zeros to whole 64-bit words. An integer is one word. Text with a zero byte, long text, integers
+beyond 64 bits and keys of other types are not packed. Two packed keys of a kind are equal exactly if the Python keys are equal.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
 
 WORD = 8
 LONGEST = 64
-"""Bytes of text. Longer keys gain little, because comparing them takes longer than finding them."""
+"""Maximum bytes of a text that is packed. Longer keys gain little, because their comparison takes longer than the search."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +32,7 @@ class PackedKeys(Sequence[Any]):
 
     Attributes:
         kind: `str` or `int`.
-        words: one row for each key. It is never changed.
+        words: one row for each key. The array is never changed.
     """
 
     kind: type

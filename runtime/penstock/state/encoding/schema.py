@@ -1,7 +1,7 @@
 """The description of stored values as JSON, and the compatibility of two descriptions.
 
-The description is part of every snapshot. It contains only facts that affect the encoding: names of fields, but not of
-classes, and defaults only as "may be missing". These changes are compatible:
+The description is part of every snapshot. For a field with a default, it contains only that the field may be missing, and not the default.
+It also contains names of classes, which do not affect compatibility. These changes are compatible:
 
 - a field added with a default, or a field removed
 - a number widened (int to float or Decimal, float to Decimal)
@@ -61,7 +61,7 @@ _WIDER = {"int": ("float", "decimal"), "float": ("decimal",)}
 
 
 class UnknownType(TypeError):
-    """An annotation whose values cannot be encoded. `annotation` is the innermost one."""
+    """An annotation whose values cannot be encoded. `annotation` is the innermost such annotation."""
 
     def __init__(self, annotation: Any) -> None:
         self.annotation = annotation
@@ -108,7 +108,7 @@ def _describe(info: mi.Type, outer: tuple[type, ...]) -> Schema:
 
 
 def _describe_union(info: mi.UnionType, outer: tuple[type, ...]) -> Schema:
-    """Describe the two forms of a Row, which have the same fields, as a single row."""
+    """Describe a union. The two forms of a Row have the same fields, and become a single row."""
     changes = [member for member in info.types if is_row_change(member)]
     members = [_describe(member, outer) for member in info.types if member not in changes]
     if changes:
@@ -157,7 +157,7 @@ def _describe_custom(cls: Any, outer: tuple[type, ...]) -> Schema:
 
 
 def incompatibility(old: Schema, new: Schema, at: str = "the value") -> str:
-    """Return why values described by `old` cannot be read as `new`; empty if they can.
+    """Return why values described by `old` cannot be read as `new`, or an empty text if they can.
 
     >>> incompatibility(describe(int), describe(float | None))
     ''

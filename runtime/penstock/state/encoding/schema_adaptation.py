@@ -1,4 +1,4 @@
-"""Conversion of values of an older schema if names are not sufficient: records stored as arrays.
+"""Conversion of values of an older schema with records stored as arrays. Names are not sufficient for such records.
 
 NamedTuples and array-like structs are stored by position. If their fields have changed, a stored value is decoded
 without types. Its arrays are rearranged for the new type, and the result is encoded again.

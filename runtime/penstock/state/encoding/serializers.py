@@ -1,9 +1,9 @@
 """The codecs of state values. They use msgpack through msgspec, and never pickle.
 
-A `Codec` serves one state. It encodes single values (the RocksDB backend) and whole columns of them (the hashmap
-backend's files). One call into C for thousands of values keeps a checkpoint short. The first step for a column is
-`freeze`, which runs while processing is stopped. It encodes mutable values immediately. It only keeps references to
-immutable values (numbers, strings, tuples of them), which the upload thread encodes.
+A `Codec` serves one state. It encodes single values (the RocksDB backend) and whole columns of them (the hashmap backend's files). One call
+into C for thousands of values keeps a checkpoint short. The first step for a column is `freeze`, which runs while processing is stopped. It
+encodes mutable values immediately. For immutable values (numbers, strings, tuples of them), it only keeps references, and the upload thread
+encodes the values.
 
 Without a declared type (`None` or `Any`), values of all types that `tagged` supports keep their type. Values of a
 declared type are checked. A value that would not have the declared type after a restore is refused when it is stored or
@@ -70,7 +70,7 @@ def _stored_form(type_info: TypeInformation, *, nones: bool = True) -> Any:
     """Return the annotation of the result of `to_storable` for a type that contains a Row.
 
     Args:
-        nones: whether parts of a value may be None; the parts of keys may not.
+        nones: whether parts of a value may be None. Parts of keys may not be None.
     """
     if isinstance(type_info, ExternalTypeInfo):
         return _stored_form(type_info.inner, nones=nones)
@@ -89,7 +89,7 @@ def _stored_form(type_info: TypeInformation, *, nones: bool = True) -> Any:
 
 
 def _with_optional_parts(annotation: Any) -> Any:
-    """Return the annotation with None allowed in every part. A Flink type allows that, but its annotation does not."""
+    """Return the annotation with None allowed in every part. A Flink type allows None there, but its annotation does not."""
     origin = get_origin(annotation)
     if origin in (list, tuple):
         return types.GenericAlias(

@@ -1,9 +1,8 @@
 """Any builtin value as msgpack. Decoding returns an equal value of the same type.
 
-msgpack supports None, booleans, 64-bit integers, floats, strings, bytes, arrays and maps. Other Python values are
-written as an extension: a code and a payload. `tag` replaces such values inside a value by their extensions, and
-`untag` is the `ext_hook` that converts extensions to values. Codes and payloads are a storage format. They never
-change, and new ones may be added.
+msgpack supports None, booleans, 64-bit integers, floats, strings, bytes, arrays and maps. Other Python values are written as an extension:
+a code and a payload. `tag` replaces such values inside a value by their extensions, and `untag` is the `ext_hook` that converts extensions
+to values. Codes and payloads are a storage format. They never change, but new codes may be added.
 
 Types must match exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone if it
 is a `ZoneInfo` or a fixed offset.
@@ -45,7 +44,7 @@ _INT32 = struct.Struct("<i")
 
 
 class Unencodable(TypeError):
-    """An error of a value without a builtin encoding. `value` is the innermost one. Callers convert the error to a `StateTypeError`."""
+    """An error of a value without a builtin encoding. `value` is the innermost such value. Callers convert the error to a `StateTypeError`."""
 
     def __init__(self, value: Any, reason: str = "") -> None:
         self.value = value
@@ -84,7 +83,7 @@ def pack(value: Any) -> bytes:
 
 
 def tag(value: Any) -> Any:
-    """Return the value with extensions for all parts that msgpack does not support. A value without such parts is returned itself."""
+    """Return the value with extensions for all parts that msgpack does not support. A value without such parts is returned unchanged."""
     kind = type(value)
     if kind in SCALARS:
         if kind is int and not INT_MIN <= value <= INT_MAX:

@@ -1,4 +1,4 @@
-"""Codec of a declared type: msgspec encodes and checks it."""
+"""Codec of a declared type: msgspec encodes and checks the values."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class TypedCodec(Codec):
         return [Raw(encode(value)) for value in values]
 
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:
-        """Encode, and decode the result. A value that cannot be restored must fail this checkpoint, not a restore."""
+        """Encode the column, and decode the result as a check. A value that cannot be restored must fail this checkpoint, not a restore."""
         classes = self._classes
         if self._is_immutable and classes is not None and not classes.issuperset(map(type, frozen)):
             return join_column([self._encode_frozen(value) for value in frozen])
@@ -136,7 +136,7 @@ class TypedCodec(Codec):
 
 
 _decode_raw = Decoder(ext_hook=lambda code, data: TaggedKey(Ext(code, bytes(data)))).decode
-"""Decodes without types. An extension may be a key, and is written again unchanged."""
+"""Decodes without types. An extension may be a key. The encoder writes it again unchanged."""
 
 
 class _AdaptingCodec(TypedCodec):
@@ -162,7 +162,7 @@ class _AdaptingCodec(TypedCodec):
 
 
 def _classes(annotation: Any) -> frozenset[type] | None:
-    """Return the possible classes of a value; None means not known."""
+    """Return the possible classes of a value. None means that they are not known."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         parts = [_classes(part) for part in get_args(annotation)]

@@ -58,7 +58,7 @@ def _compile(info: mi.Type, outer: tuple[type, ...]) -> Tagger | None:
 
 
 class TaggedKey:
-    """A wrapper of a key whose replacement has no hash. The encoder writes its content (`tagged`)."""
+    """A hashable wrapper of the replacement of a key. The encoder writes the replacement (`tagged`)."""
 
     __slots__ = ("tagged",)
 
@@ -79,7 +79,9 @@ def _compile_dict(of_key: Tagger | None, of_value: Tagger | None) -> Tagger | No
 
 
 def _with_offset(value: Any) -> Any:
-    """Return the text of a datetime, which keeps the offset. msgspec refuses values that are not datetimes."""
+    """Return a datetime with an offset as text, which keeps the offset. Return other values unchanged. msgspec refuses values that are not
+    datetimes.
+    """
     if type(value) is not datetime or value.tzinfo is None:
         return value
     if type(value.tzinfo) is not timezone:
@@ -101,7 +103,7 @@ def _unchanged(value: Any) -> Any:
 
 
 def _compile_optional(info: mi.UnionType, outer: tuple[type, ...]) -> Tagger | None:
-    """Return the tagger of X for `X | None` and for both forms of a Row. Other unions need none, except for datetimes."""
+    """Return the tagger of X for `X | None` and for both forms of a Row. Other unions need no tagger, unless they contain datetimes."""
     members = [member for member in info.types if not isinstance(member, mi.NoneType) and not is_row_change(member)]
     if len(members) != 1:
         return _with_offset if any(isinstance(member, mi.DateTimeType) for member in members) else None

@@ -1,4 +1,4 @@
-"""Accumulators of one namespace as columns: one row for each key, a numpy array for each number of an accumulator.
+"""Accumulators of one namespace as columns: a row for each key, and a numpy array for each number of an accumulator.
 
 For a batch, the operator finds the rows of its keys, reads the numbers of these rows and writes them back. No Python
 object is created for any key or accumulator.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Places(NamedTuple):
-    """Keys and their rows; -1 for a new key."""
+    """Keys and their rows. The row of a new key is -1."""
 
     keys: PackedKeys
     rows: Rows
@@ -48,7 +48,7 @@ class AccumulatorColumns:
         return self.shape.accumulators([column[: len(self)] for column in self._columns])
 
     def find(self, keys: PackedKeys | None) -> Places | None:
-        """Return the rows of the keys, or None if the keys do not have the kind of the existing ones."""
+        """Return the rows of the keys, or None if the keys do not have the kind of the existing keys."""
         if keys is None or not self._index.accepts(keys):
             return None
         return Places(keys, self._index.find(keys))

@@ -1,12 +1,12 @@
-"""Accumulators as objects in a dictionary or, while an operator requests that, as columns.
+"""Accumulators as objects in a dictionary, or as columns while an operator requests columns.
 
-A table never has both. It becomes columns when `columns` is called for many keys, if every key and accumulator fits. It
-becomes objects again at the first use of `root` or `spaces`. Records that did not arrive as columns, or a number beyond
-64 bits, cause such a use. Both conversions take time for every key. After a conversion to objects, the table therefore
-waits until columns were requested for several times its number of keys. The wait grows each time.
+A table never has both forms. It becomes columns when `columns` is called for many keys, if every key and accumulator fits. It becomes
+objects again at the first use of `root` or `spaces`. Records that did not arrive as columns, or a number beyond 64 bits, cause such a use.
+Both conversions take time for every key. So after a conversion to objects, the table waits. Requests for columns must first cover several
+times its number of keys. The wait grows each time.
 
-Changes recorded for a snapshot are converted, too: a changed row becomes a mark of its key, and the reverse. Snapshots
-and rounds (`segment_chain`) refer to keys and not to rows, so a conversion does not affect them.
+Changes that were recorded for a snapshot are converted, too. A changed row becomes a mark of its key, or a mark becomes a changed row.
+Snapshots and rounds (`segment_chain`) refer to keys and not to rows, so a conversion does not affect them.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ if TYPE_CHECKING:
 _FEW = 256
 """Number of keys per request below which a dictionary is faster."""
 _PATIENCE = 4
-"""Factor of the wait before a table becomes columns again: it waits until columns were requested for this many times its number of keys."""
+"""Factor of the wait before a table becomes columns again. Requests must first cover this many times the table's number of keys."""
 
 
 class ColumnChanges(Changes):
-    """Changes of a table. `changed`: keys that changed while the table was columns. Its rows are valid until the next change."""
+    """Changes of a table. `changed`: keys that changed while the table was columns. The rows of `changed` are valid only until the next
+    change of the table.
+    """
 
     __slots__ = ("changed",)
 
@@ -76,7 +78,8 @@ class AccumulatorTable(ValueTable):
     # --- objects and columns --------------------------------------------------------------------------------------
 
     def columns(self, shape: AccumulatorShape, count: int) -> AccumulatorColumns | None:
-        """Return the accumulators of the namespace None as columns, valid until a use of objects. None means that they are still objects.
+        """Return the accumulators of the namespace None as columns, valid until a use of objects. None means that the accumulators are
+        still objects.
 
         Args:
             count: number of keys of the request.

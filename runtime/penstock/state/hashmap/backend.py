@@ -4,8 +4,8 @@ An access takes a few dictionary operations. Accumulators that are read and writ
 instead (`accumulator_table`). A snapshot freezes the changes (`tables`, `codec.Codec.freeze`), and the upload encodes
 and writes them (`snapshot`). `segment_chain` decides which files a checkpoint consists of; read its docstring first.
 
-A restore reads segments (`segment`, `reading`) and decodes a state when it is registered, because its type is not known
-before. The bytes of a state that is never registered are kept and not decoded.
+A restore reads segments (`segment`, `reading`) and decodes each state when the state is registered, because the type is not known before.
+The bytes of a state that is never registered are kept and not decoded.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class HashMapStateBackend:
     def _register(
         self, descriptor: StateDescriptor, owner: str, values: type[ValueTable] = ValueTable
     ) -> tuple[Registration, CellTable]:
-        """Return the state and its table. `values`: class of the table if it is new and holds values."""
+        """Return the state and its table. `values`: class of the table if the table is new and holds values."""
         new = Registration.of(descriptor, self.operator_name, self.clock, owner)
         if descriptor.is_queryable():
             self.queryable[descriptor.get_queryable_state_name()] = new.name
@@ -198,7 +198,7 @@ class HashMapStateBackend:
         if not self._tracking:
             self._track(on=True)
         tables = self._tables()
-        for attempt in self._attempts.values():  # not confirmed yet: this snapshot must have their changes as well
+        for attempt in self._attempts.values():  # not confirmed yet: this snapshot must also have their changes
             _restore_changes(attempt.changes)
         chain = self._chain
         decided = plan(chain, sum(t.change_count() for t in tables), sum(map(len, tables)))
@@ -264,7 +264,7 @@ class HashMapStateBackend:
             return
         _restore_changes(attempt.changes)
         if self._chain is None and not self._attempts:
-            self._track(on=False)  # no base exists: the next snapshot is a full one
+            self._track(on=False)  # no base exists: the next snapshot is a full snapshot
 
     # --- restore ------------------------------------------------------------------------------------------------------
 
@@ -272,8 +272,8 @@ class HashMapStateBackend:
         """Restore as described in `backend.KeyedStateBackend.restore`.
 
         Args:
-            owned: the files belong to this job's checkpoints, not to a savepoint. The next checkpoint may then add to
-                them instead of writing all state.
+            owned: whether the files belong to this job's checkpoints, and not to a savepoint. If so, the next checkpoint may add files
+                instead of writing all state.
         """
         with decoding("the keyed state", operator=self.operator_name):
             self._restore(handles, reader, owned=owned)
@@ -318,7 +318,9 @@ class HashMapStateBackend:
 
 
 def folded(descriptor: StateDescriptor, value: Any) -> State:
-    """Return the handle for a descriptor of one value, on top of the handle of the value."""
+    """Return the handle of a descriptor whose state is one value per key. A reducing or aggregating handle uses `value`, the handle of the
+    value.
+    """
     if descriptor.kind == "reducing":
         return FoldingReducingState(value, descriptor.reduce)  # type: ignore[attr-defined]
     if descriptor.kind == "aggregating":
@@ -331,7 +333,7 @@ def check_key_schema(handle: dict[str, Any], ours: dict[str, Any], operator: str
     """Check the type of the keys.
 
     Raises:
-        StateSchemaIncompatible: the keys had another type, so the state of old keys could never be found again.
+        StateSchemaIncompatible: the stored keys have another type, so their state could never be found again.
     """
     theirs = handle.get("key_schema", ANY)
     reason = "" if ANY in (ours, theirs) else incompatibility(theirs, ours, "the key")

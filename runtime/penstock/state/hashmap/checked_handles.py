@@ -1,9 +1,9 @@
 """Handles that check their first key and value. A value that a snapshot cannot write is refused in the function that stores it.
 
-The hashmap backend accepts any object. Without the check, a value of the wrong type would be found only at the first
-checkpoint. The error would be far from the wrong line, and many such values may exist by then. A new handle therefore
-encodes its first key and value. Then it changes its class to the one without checks, so later calls cost nothing more.
-A checkpoint finds wrong values that come later.
+The hashmap backend accepts any object. Without the check, a value of the wrong type would be found only at the first checkpoint. The error
+would be far from the line that stored the value, and many such values may exist by then. A new handle therefore encodes its first key and
+value. The handle then changes its class to the class without checks, so later calls have no additional cost. A checkpoint finds wrong
+values that come later.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tables of lists and of maps, whose cells change partially."""
+"""Tables of lists and of maps. A change may affect only a part of a cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ListTable(CellTable):
     """Table of lists. A mark is the position of the first new element; 0 means that the whole list is new.
 
-    The first mark of an interval remains, so `mark_root` only sets missing marks.
+    The first mark since the last snapshot remains, so `mark_root` only sets missing marks.
     """
 
     layout = "list"

@@ -51,7 +51,7 @@ def overlap(a: KeyGroupRange, b: KeyGroupRange) -> KeyGroupRange:
 
 
 def handles_for_range(handles: Iterable[dict[str, Any]], groups: KeyGroupRange) -> list[dict[str, Any]]:
-    """Return the handles that have any of these key groups, which a subtask needs after a rescale.
+    """Return the handles that have any of these key groups. A subtask needs these handles after a rescale.
 
     >>> handles = [{"key_groups": [0, 63]}, {"key_groups": [64, 127]}]
     >>> handles_for_range(handles, KeyGroupRange(0, 31))
@@ -121,7 +121,7 @@ def check_format(handle: dict[str, Any]) -> None:
 
     Raises:
         StateFormatUnsupported: an unknown backend or a newer version wrote it.
-        CorruptStateFile: it does not have the shape of a handle.
+        CorruptStateFile: `handle` does not have the shape of a handle.
     """
     backend, version = handle.get("backend"), handle.get("format")
     if backend not in BACKENDS or version not in (FORMAT, FORMAT_WITH_ORIGINS):

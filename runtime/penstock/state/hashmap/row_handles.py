@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def row_conversion(descriptor: StateDescriptor, *, expires: bool) -> Callable[[Any], Any] | None:
-    """Return the function that converts a value to its declared form; None if values are kept unchanged.
+    """Return the function that converts a value to its declared form, or None if values are kept unchanged.
 
     Args:
-        expires: values are pairs of an expiry time and a value.
+        expires: whether values are pairs of an expiry time and a value.
     """
     type_info = descriptor.type_info
     if getattr(type_info, "is_storable", True):
@@ -31,7 +31,7 @@ def row_conversion(descriptor: StateDescriptor, *, expires: bool) -> Callable[[A
 
 
 class _Rows:
-    """Common part of the handles. It also encodes the first key and value, as the other handles of this backend do."""
+    """Common part of the handles. Like the other handles of this backend, they also encode the first key and value."""
 
     __slots__ = ()
 

@@ -4,20 +4,18 @@ A full checkpoint of a large table every few seconds would pause and upload too 
 without limit. A checkpoint therefore writes a *log* segment with the changed entries and, in parts, a new *base*:
 
 * A *round* begins when the logs have reached the size of the base. Its start, at checkpoint R, only records the
-  existing keys. Each later checkpoint writes some of these keys with their current values. The number of keys is
-  proportional to the log that the checkpoint writes, so that all checkpoints take a similar time. When the last key is
-  written, the round's slices are the base.
-* The slices have different times. Each contains the effects of some changes after R. This is correct, because the logs
-  after R are applied to the base in order and determine every entry that changed after R. (Database recovery calls this
-  a fuzzy checkpoint.) A key that is deleted during the round is in a slice, and a log deletes it. A new key is in a
-  log.
+  existing keys. Each later checkpoint writes some of these keys with their current values. The number of keys is proportional to the log
+  that the checkpoint writes, so that all checkpoints take a similar time. When the last key is written, the round's slices become the base.
+* The slices are written at different times. Each slice contains the effects of some changes after R. This is correct, because the logs
+  after R are applied to the base in order and determine every entry that changed after R. (Database recovery calls this a fuzzy
+  checkpoint.) If a key is deleted during the round, a slice may contain it, and a log deletes it. A new key is in a log.
 * When the round ends, the old base and the logs up to R are dropped. The remaining logs have between one and two times
   the size of the base. Each changed byte is written twice in total, for any size of the state.
 
-Small logs would result in many tiny files. Eight logs of the same rank (number of earlier merges) are therefore merged
-into one, which has their keys with the current values. A small state, or one with many changes, is written as a whole.
+Small logs would result in many tiny files. Eight logs of the same rank (number of earlier merges) are therefore merged into one log. It has
+all their keys with the current values. A small state, or a state with many changes, is written as a whole.
 
-The functions here only decide, from immutable values. A snapshot adds only to a confirmed chain.
+The functions here only make decisions, and all their arguments are immutable. A snapshot adds only to a confirmed chain.
 """
 
 from __future__ import annotations
@@ -45,7 +43,9 @@ FAST_SHARE = 0.2
 The whole state is then written immediately, which pauses processing for less time.
 """
 SLICE_SHARE = 0.03
-"""Minimum size of a slice as a share of the base, to limit the number of slices. At 1 % change no checkpoint exceeds 4 %."""
+"""Minimum size of a slice as a share of the base, to limit the number of slices. If 1 % of the state changes between checkpoints, no
+checkpoint exceeds 4 % of the state.
+"""
 MAX_LOGS = 128
 """Number of log files above which a round begins. The round then proceeds even if almost nothing changes."""
 MERGE_WIDTH = 8
@@ -63,7 +63,7 @@ class StateFile:
     entries: int = 0
     checkpoint_id: int = 0
     level: int | None = None
-    """Number of merges of a log; None means that it cannot be merged, because its keys are not in memory."""
+    """Number of merges of a log. None means that the log cannot be merged, because its keys are not in memory."""
     changes: Any = field(default=None, compare=False, repr=False)
     """Changes in a log by table, for a merge."""
 
@@ -94,9 +94,9 @@ class Chain:
     next_base: tuple[StateFile, ...] = ()
     round: Round | None = None
     position: int = 0
-    """Number of written entries of the round."""
+    """Number of the round's entries that are already written."""
     credit: int = 0
-    """Bytes that the round may write."""
+    """Number of bytes that the round may write now. Each log increases it by its own size."""
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -119,10 +119,10 @@ class Chain:
 class Plan:
     """The content of a snapshot.
 
-    If `full` is set, the snapshot has all state. Otherwise it has one log, with the new changes and those of the last
-    `merge` logs. This log replaces them.
+    If `full` is set, the snapshot has all state. Otherwise it has one log with the new changes and the changes of the last `merge` logs.
+    The new log replaces these logs.
 
-    - `level`: rank of the log; None means that it is too large for any merge.
+    - `level`: rank of the log. None means that the log is too large for any merge.
     - `slice_entries`: entries of the round to write (-1 means all remaining ones).
     - `start_round`: whether a round begins, which records the existing keys.
     """
@@ -162,10 +162,10 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
 
 
 def merges(logs: Sequence[StateFile], changed: int, limit: int) -> tuple[int, int | None]:
-    """Return how many of the last logs to merge with this one, and the rank of the result.
+    """Return how many of the last logs to merge with the new log, and the rank of the result.
 
-    `MERGE_WIDTH` logs of a rank, including this one, are merged as in a log-structured merge tree. They are not merged
-    if the result would exceed `limit` entries.
+    `MERGE_WIDTH` logs of a rank, including the new log, are merged as in a log-structured merge tree. They are not merged if the result
+    would exceed `limit` entries.
     """
     merged, entries, level = 0, changed, 0
     while True:

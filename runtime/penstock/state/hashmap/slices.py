@@ -1,8 +1,7 @@
 """A round of the hashmap backend: the keys of a new base, in the order in which they are written.
 
-This is the order of the tables' dictionaries. Looking up keys in the order of their memory locations is several times
-faster than in any other order. Processing is stopped during the look-ups. A slice is sorted by key group when it is
-written.
+This is the order of the tables' dictionaries. Looking up keys in the order of their memory locations is several times faster than in any
+other order. This matters, because processing is stopped during the look-ups. A slice is sorted by key group when it is written.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class Round:
     """The keys of a round by table.
 
     Args:
-        checkpoint_id: start of the round. Its end drops the logs up to this checkpoint.
+        checkpoint_id: checkpoint at which the round starts. The end of the round drops the logs up to this checkpoint.
         tables: tables whose current keys are recorded.
     """
 

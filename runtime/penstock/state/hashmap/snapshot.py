@@ -58,16 +58,16 @@ class Ownership:
 
 
 class Attempt:
-    """A snapshot in progress: `SnapshotUpload`, and the data that the backend keeps until it is confirmed or abandoned.
+    """A snapshot in progress: `SnapshotUpload`, and the data that the backend keeps until the snapshot is confirmed or abandoned.
 
     Args:
         plan: content of the snapshot.
-        parent: confirmed chain to which it adds.
+        parent: confirmed chain to which the snapshot adds.
         written: rows of the log, or of the whole state.
         sliced: rows of the round.
         changes: changes by table, which are restored if the snapshot is abandoned.
-        started: round that begins with it.
-        carried: blocks of states that are not registered. Every new base has them.
+        started: round that begins with this snapshot.
+        carried: blocks of states that are not registered. Every new base contains these blocks.
         states: description of the states for the handle.
     """
 
@@ -87,9 +87,9 @@ class Attempt:
         self.checkpoint_id = checkpoint_id
         self.changes = changes
         self.chain: Chain | None = None
-        """The chain of this snapshot; None until the upload is done."""
+        """The chain of this snapshot. None until the upload is done."""
         self.without_round = False
-        """Whether a restored state was registered during the upload. The round does not have its entries."""
+        """Whether a restored state was registered during the upload. The round does not have the entries of this state."""
         self.outdated = False
         """Whether the state registered during the upload now has another encoding. No later snapshot may then add to this one."""
         self._owner = owner

@@ -1,4 +1,4 @@
-"""The interface of a table in memory that snapshots need."""
+"""The interface of a table in memory, as snapshots need it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ class Changes:
 class Table(ABC):
     """One state of one operator in one subtask, in memory.
 
-    `spaces` maps a namespace to a dictionary key -> cell. Changes are recorded only while `tracking`. Before the first
-    snapshot all entries are new, and a job without checkpoints must not collect changes without limit.
+    `spaces` maps a namespace to a dictionary key -> cell. Changes are recorded only while `tracking`. They are not recorded before the
+    first snapshot, because all entries are new then. Also, a job without checkpoints must not collect changes without limit.
 
     Args:
         name: name of the state.
         codec: codec of values, list elements or map values.
-        map_keys: codec of map keys; None if the state is not a map.
+        map_keys: codec of map keys. None if the state is not a map.
     """
 
     layout: ClassVar[str]
@@ -70,7 +70,7 @@ class Table(ABC):
         """Check a key.
 
         Raises:
-            StateTypeError: a snapshot could not write it.
+            StateTypeError: a snapshot could not write the key.
             KeyedStateNotAvailable: no key is current.
         """
         if isinstance(key, NoKey):
@@ -103,7 +103,7 @@ class Table(ABC):
 
     @abstractmethod
     def freeze(self, changes: Changes) -> Sequence[FrozenRows]:
-        """Return immutable rows of the changed entries' current content, in the order of their application."""
+        """Return immutable rows of the changed entries' current content, in the order in which a restore applies them."""
 
     @abstractmethod
     def freeze_keys(self, keys: Sequence[Any], namespaces: list[Any] | None) -> Sequence[FrozenRows]:

@@ -1,6 +1,6 @@
 """The hashmap backend's tables: Python objects in dictionaries, and their changes since the last snapshot.
 
-The namespace None always exists, and its dictionary is always the same object, so that a handle can hold its methods. A
+The namespace None always exists, and its dictionary is always the same object, so that a handle can hold the methods of this dictionary. A
 cell is a value here. In `collection_tables` it is a list of elements or a dict of map entries.
 
 Changes are marks per entry. The mark of a value is the value itself. A snapshot then reads the changed entries in the
@@ -29,8 +29,8 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__slots__"
 """Means "no value" if None may be a value."""
 
 LARGE = 1 << 16
-"""Number of entries above which a table does not fit in the processor's cache. Keeping a changed entry then costs less
-than a new look-up.
+"""Number of entries above which a table does not fit in the processor's cache. Keeping the value of a changed entry then costs less than a
+new look-up.
 """
 
 
@@ -127,7 +127,7 @@ class CellTable(Table):
 
     @abstractmethod
     def _freeze_marks(self, marks: Marks, namespace: Any, *, gaps: bool) -> tuple[list[Any], list[Rows]]:
-        """Return the keys that are gone, and rows of the existing ones."""
+        """Return the keys that are gone, and rows of the existing keys."""
 
     def _freeze_values(self, rows: Rows) -> None:
         if rows.values is not None:
@@ -180,7 +180,7 @@ def _mark_nothing(key: Any, mark: Any) -> None:
 
 
 def joined(parts: list[Rows]) -> Rows:
-    """Return the rows of one operation as one. Namespaces are None if all are None."""
+    """Return the rows of one operation as one object. Its `namespaces` is None if all namespaces are None."""
     if len(parts) == 1 and (parts[0].namespaces is None or parts[0].op == DROP):
         return parts[0]
     namespaces: list[Any] | None = [
@@ -215,7 +215,7 @@ class ValueTable(CellTable):
         self._gaps.add(namespace)
 
     def _mark_present(self, keys: Collection[Any], namespace: Any) -> None:
-        """Record the current values of these keys, or that they have none."""
+        """Record the current values of these keys, or that they have no value."""
         space = self.spaces.get(namespace, {})
         marks = self.marks(namespace)
         try:
@@ -227,8 +227,7 @@ class ValueTable(CellTable):
     def touch(self, keys: Iterable[Any], namespace: Any) -> None:
         """Record that these entries were changed directly.
 
-        In a large table the values are recorded now, while they are in the processor's cache. In a small one the keys
-        are sufficient.
+        In a large table the values are recorded now, while they are in the processor's cache. In a small table the keys are sufficient.
         """
         if not self.tracking:
             return

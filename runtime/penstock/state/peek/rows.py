@@ -47,7 +47,7 @@ def _row_of(key: Any, name: str, peeked: Peeked) -> StateRow | None:
 
 
 def sample_key(peeked: Peeked, name: str = "") -> Any:
-    """Return the sample of the state's keys, which must exist.
+    """Return the sample of the state's keys. The sample must exist.
 
     Raises:
         NotPeekable: the sample cannot be read.

@@ -1,8 +1,8 @@
 """The current state of one key in its stored form, for look-ups from outside, which change nothing.
 
-The client decodes it without the program's classes (`state.peek.rows`), so an answer from a task has the same form as
-an answer from a checkpoint. Only the namespace None is supported. A task encodes only as much as it can in a short
-time, and stops at the bound. A single value, element or entry is encoded, or read, as a whole before its size is known.
+The client decodes this form without the program's classes (`state.peek.rows`). So an answer from a task has the same form as an answer from
+a checkpoint. Only the namespace None is supported. A task encodes only as much as it can in a short time, and stops at the bound. A single
+value, element or entry is encoded, or read, as a whole before its size is known.
 """
 
 from __future__ import annotations
@@ -24,23 +24,22 @@ K = TypeVar("K")
 C = TypeVar("C")
 
 MAX_ITEMS = 1000
-"""Maximum elements of a list or entries of a map."""
+"""Maximum number of elements of a list, or of entries of a map."""
 MAX_BYTES = 256 * 2**10
 MAX_SCANNED = 4 * MAX_ITEMS
-"""Maximum items of a list or a map that are visited, including expired ones."""
+"""Maximum number of items of a list or a map that are visited, including expired items."""
 
 
 class NotPeekable(JobError):
-    """An error of a look-up that tasks cannot answer. The newest checkpoint can."""
+    """An error of a look-up that tasks cannot answer. A look-up in the newest checkpoint may succeed."""
 
     code = "NOT_PEEKABLE"
 
 
 class Peeked(msgspec.Struct):
-    """The answer of a task. `items`: the encoded value, list elements or map values; none if the key has no state.
+    """The answer of a task. `items`: the encoded value, list elements or map values; empty if the key has no state.
 
-    `map_keys`: the encoded keys of a map. `sample`: an encoded key of the state if this key has no state and another
-    one has.
+    `map_keys`: the encoded keys of a map. `sample`: another encoded key of the state, if this key has no state and another key has.
     """
 
     info: StateInfo
@@ -57,7 +56,7 @@ class Typed(NamedTuple):
 
 
 def typed_key(keys: KeyCodec, key: Any) -> Typed | None:
-    """Return a builtin key in its declared type; None means that no key of the state can equal it."""
+    """Return a builtin key in its declared type. None means that no key of the state can equal `key`."""
     try:
         encoded = keys.encode(key)
         typed = keys.decode(encoded)
@@ -75,8 +74,8 @@ def bounded(
     """Return the encoded live items of a key and their encoded map keys. Stop visiting and encoding at the bounds.
 
     Args:
-        encode_key: encodes map keys; None means that the items are not entries of a map.
-        is_visible: checks the expiry; None means that no item expires.
+        encode_key: function that encodes map keys. None means that the items are not entries of a map.
+        is_visible: function that checks the expiry. None means that no item expires.
 
     Raises:
         NotPeekable: the result is larger than a task may return.

@@ -3,9 +3,9 @@
 Each state has a column family, with rows as in `rows`. Timers are in memory, because firing them must not need a seek.
 Each snapshot writes them to a separate column family.
 
-A snapshot hard-links the immutable files to a directory and has the memory flushed in the background (`frozen`). The
-upload sends the files that the last confirmed checkpoint does not have. A restore fetches the files with rows of its
-key groups and opens them unchanged. Files of several former subtasks become one database (`restore`).
+A snapshot hard-links the immutable files to a directory and makes RocksDB flush its memory in the background (`frozen`). The upload sends
+the files that the last confirmed checkpoint does not have. A restore fetches the files with rows of its key groups and opens them
+unchanged. Files of several former subtasks become one database (`restore`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from penstock.state.ttl.expiry import Clock, Lifetime
 
 EXACT_COUNT = 50_000
-"""Number of rows up to which `entry_count` counts. Above it, RocksDB's estimate is used."""
+"""Number of rows of a state up to which `entry_count` counts entries. Above this number, it uses RocksDB's estimate of the rows."""
 
 
 class RocksDBStateBackend:
@@ -79,10 +79,10 @@ class RocksDBStateBackend:
 
     Args:
         key_group_range: key groups that this subtask owns.
-        work_dir: separate directory of this backend, removed by `close`; empty means a temporary one.
-        options: `state.backend.rocksdb.*`, see `options.DEFAULTS`; others are ignored.
+        work_dir: separate directory of this backend, removed by `close`. Empty means a temporary directory.
+        options: `state.backend.rocksdb.*`, see `options.DEFAULTS`. Other keys are ignored.
         key_type: type of the keys. It is needed if they are structures.
-        metrics: group of the metrics that the options turn on (`metrics`); None means no metrics.
+        metrics: group of the metrics that the options turn on (`metrics`). None means no metrics.
     """
 
     def __init__(
@@ -215,7 +215,7 @@ class RocksDBStateBackend:
         return sweeper.step
 
     def next_number(self) -> int:
-        """Return the number of the next list element. Numbers ascend over all lists, and over restores."""
+        """Return the number of the next list element. Numbers ascend across all lists, and continue to ascend after a restore."""
         self._number += 1
         return self._number
 
@@ -269,7 +269,9 @@ class RocksDBStateBackend:
             return peek_family(family, registration, self._keys, self._key_schema, self._addresses, key)
 
     def entry_count(self) -> int:
-        """Return the number of rows. It is exact up to `EXACT_COUNT` rows of a state, and RocksDB's estimate above."""
+        """Return the number of (state, key, namespace) entries. For a state with more than `EXACT_COUNT` rows, use RocksDB's estimate of
+        the rows.
+        """
         return sum(map(self._count, self._registered))
 
     def _count(self, state_name: str) -> int:
@@ -326,8 +328,7 @@ class RocksDBStateBackend:
         """Restore as described in `backend.KeyedStateBackend.restore`.
 
         Args:
-            owned: the files belong to this job's checkpoints, not to a savepoint. The next checkpoint may then refer to
-                them.
+            owned: whether the files belong to this job's checkpoints, and not to a savepoint. If so, the next checkpoint may refer to them.
         """
         with decoding("the keyed state", operator=self.operator_name):
             self._restore(handles, reader, owned=owned)

@@ -43,7 +43,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_ROWS = 10_000
 _WRITE_BUFFERS = 4
-"""Write buffers of a state, including those that are being flushed. A snapshot starts a new one and must not wait for a flush."""
+"""Write buffers of a state, including those that are being flushed. A snapshot starts a new buffer and must not wait for a flush."""
 _COMPACT_AT_FILES = 8
 """Number of files on level 0 that starts a compaction. Compaction rewrites much of a state, which the next checkpoint
 uploads.
@@ -78,7 +78,7 @@ class Database:
     """One RocksDB instance.
 
     Args:
-        path: directory. An existing database is opened, otherwise a new one is created.
+        path: directory. If it contains a database, this is opened. Otherwise a new database is created.
         options: result of `options.read_options`.
         read_only: opens a database that a restore reads.
         compacts: compaction runs in the background.
@@ -98,7 +98,7 @@ class Database:
     ) -> None:
         self.path = path
         self.manifest = ManifestTail(Path(path))
-        """Kept here so that each snapshot reads only the changes since the previous one."""
+        """Kept here so that each snapshot reads only the changes since the previous snapshot."""
         self._settings = options
         self._compacts = compacts
         self._one_step = one_step
@@ -154,7 +154,7 @@ class Database:
         table.set_block_cache(self._cache)
         table.set_block_size(settings["block.blocksize"])
         table.set_bloom_filter(10, False)
-        if settings[WRITES]:  # otherwise they are outside of the cache, and grow with the state
+        if settings[WRITES]:  # otherwise index and filter blocks are outside of the cache, and grow with the state
             table.set_cache_index_and_filter_blocks(True)
             table.set_pin_l0_filter_and_index_blocks_in_cache(True)
         options.set_block_based_table_factory(table)
@@ -168,7 +168,9 @@ class Database:
         return family
 
     def statistics(self) -> str:
-        """Return RocksDB's counters since it was opened, one per line; empty if it does not count. Takes about 0.3 ms."""
+        """Return RocksDB's counters since the database was opened, one per line, or an empty text if RocksDB does not count. The call takes
+        about 0.3 ms.
+        """
         return self._options.get_statistics() or ""
 
     @property
@@ -228,7 +230,7 @@ class Database:
         """Return an object that protects the current data. While it exists, later writes keep their sequence numbers and
         remove none of the data.
         """
-        if not self._delays_rewrites:  # not when the database is opened: RocksDB writes a file for each family
+        if not self._delays_rewrites:  # not at the opening, because RocksDB writes a file for each family
             self._delays_rewrites = True
             for family in self._families.values():
                 _delay_rewrites(family)
@@ -296,7 +298,7 @@ class Database:
             refuse_failed_write(self.path, failures[0])
 
     def destroy(self) -> None:
-        """Close it and delete its files, even if RocksDB cannot write its memory."""
+        """Close the database and delete its files, even if RocksDB cannot write its memory."""
         try:
             self.close()
         except LocalDiskError as error:
@@ -326,7 +328,7 @@ def _memory_of(options: Mapping[str, Any]) -> SlotMemory | None:
 
 
 def _bounds(groups: KeyGroupRange) -> tuple[bytes, bytes]:
-    """Return the bounds of rows of states."""
+    """Return the bounds of the rows that states have in these key groups. The upper bound is excluded."""
     return group_prefix(groups.start), group_prefix(groups.end + 1)
 
 
@@ -334,9 +336,9 @@ def scan(family: Rdict, start: bytes, stop: bytes, options: ReadOptions | None =
     """Yield the rows from `start` to `stop` (excluded) as they were at the start of the scan.
 
     Raises:
-        LocalDiskError: more rows exist and cannot be read. `Rdict.items` would end there without an error.
+        LocalDiskError: more rows exist and cannot be read. In this case, `Rdict.items` would end without an error.
     """
-    options = options or ReadOptions()  # the iterator reads the bound inside the options, so they must live as long
+    options = options or ReadOptions()  # must live as long as the iterator, which reads the bound inside the options
     options.set_iterate_upper_bound(stop)
     rows = family.iter(options)
     rows.seek(start)

@@ -39,7 +39,7 @@ def exported_blocks(
     """Yield the snapshot's content in these key groups.
 
     Args:
-        names: names of the states, and of timers as in `TIMER_TABLES`; None means all.
+        names: names of the states, and of timers as in `TIMER_TABLES`. None means all.
 
     Raises:
         CorruptStateFile: a file of the snapshot is damaged.

@@ -1,6 +1,7 @@
 """Defaults of Avro schemas as Python values.
 
-JSON has text for bytes and numbers for logical types, and fastavro returns these forms unchanged.
+In a schema's JSON, the default of a bytes field is text, and the default of a logical type is a number. fastavro returns these forms
+unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def load_defaults(parsed: Any) -> None:
     fields = [field for record in records.values() for field in record["fields"] if "default" in field]
     for field, value in [
         (field, _loaded_field(field, named)) for field in fields
-    ]:  # convert all before the first is replaced: a default may be needed in its original form to convert another one
+    ]:  # convert all defaults before the first one is replaced: the conversion of a default may need the original form of another
         field["default"] = value
 
 

@@ -1,4 +1,6 @@
-"""The compatibility of two Avro schemas: whether values of one can be read with the other ("Schema Resolution" in Avro's specification)."""
+"""The compatibility of two Avro schemas: whether values of one schema can be read with the other schema ("Schema Resolution" in Avro's
+specification).
+"""
 
 from __future__ import annotations
 
@@ -81,7 +83,9 @@ class _Resolution:
         return self._differ(writer["values"], reader["values"], f"a value of {at}") if was == "map" else ""
 
     def _takes(self, writer: Any, reader: Any) -> bool:
-        """Return whether Avro reads a value with this branch if it is the first match. Avro ignores logical types and fields of records."""
+        """Return whether a branch of a union matches. Avro uses the first branch that matches. The match ignores logical types and fields
+        of records.
+        """
         writer, reader = plain(writer, self._writers), plain(reader, self._readers)
         if isinstance(writer, list) or isinstance(reader, list):
             return True

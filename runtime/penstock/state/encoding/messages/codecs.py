@@ -1,8 +1,7 @@
 """Codecs that store values in another format. A schema defines Avro values, and a generated class defines Protobuf values.
 
-In a column, each value is a msgpack byte string, so code that moves encoded values need not know the formats. Each
-format defines how old values are read. Avro uses the schema of the writer and that of the reader. Protobuf uses
-field numbers.
+In a column, each value is a msgpack byte string, so code that moves encoded values need not know the formats. Each format defines how old
+values are read. Avro uses the schemas of the writer and of the reader. Protobuf uses field numbers.
 """
 
 from __future__ import annotations

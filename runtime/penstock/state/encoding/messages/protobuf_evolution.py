@@ -1,7 +1,7 @@
 """The description of a Protobuf message by the numbers of its fields, and the compatibility of two descriptions.
 
-The rules are in "Updating A Message Type" of Protobuf's language guide. Some changes that the guide allows may cut off
-values, such as int64 to int32. These are refused here.
+The rules are in "Updating A Message Type" of Protobuf's language guide. Some changes that the guide allows may cut off values, such as
+int64 to int32. These changes are refused here.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ KINDS = (
 
 
 def describe_message(descriptor: Any) -> dict[str, Any]:
-    """Return a message's description as JSON: its fields, those of nested messages, and the numbers of enumerations."""
+    """Return a message's description as JSON: its fields, the fields of nested messages, and the numbers of enumerations."""
     messages: dict[str, Any] = {}
     enums: dict[str, Any] = {}
     todo = [descriptor]

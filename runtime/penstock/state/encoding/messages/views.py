@@ -1,6 +1,6 @@
 """Readable values of Avro and Protobuf, based only on the description in the snapshot.
 
-Without the format's library, the value is its bytes.
+If the format's library is not installed, the result is the value's bytes.
 """
 
 from __future__ import annotations
