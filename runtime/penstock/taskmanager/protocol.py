@@ -1,8 +1,8 @@
 """The messages between the JobMaster and the tasks: commands down, acks up, once per epoch and slot.
 
-msgspec encodes them as msgpack. In the batched runner, the command of a slot is the input of its task on level 0. The
-command and the acks travel with the rows to the deeper levels, and the acks leave at the last level. In the pipelined
-runner, acks and all commands after the first one use the control channel.
+msgspec encodes the messages as msgpack. In the batched runner, the command of a slot is the input of its task on level
+0. The command and the acks travel with the rows to the deeper levels, and the acks leave at the last level. In the
+pipelined runner, acks and all commands after the first one use the control channel.
 """
 
 from __future__ import annotations
@@ -86,7 +86,10 @@ class EpochCommand(msgspec.Struct):
     finish: bool = False
     """All sources are done: flush and finish the operators (after the final watermark)."""
     aligns: bool = True
-    """Pipelined runner: rows behind the barrier wait until all barriers have arrived. False means that they are processed (at least once)."""
+    """Pipelined runner: rows behind the barrier wait until all barriers have arrived.
+
+    False means that these rows are processed immediately (at least once).
+    """
     terminate: bool = False
     """Pipelined runner: the tasks end after this epoch."""
     only_notifies: bool = False

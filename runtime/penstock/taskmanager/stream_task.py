@@ -1,9 +1,9 @@
 """The pipelined form of a level's task: many epochs in one Spark job, with barriers in the stream.
 
-The Spark job of an attempt runs until the attempt ends. All levels run at the same time in separate Python workers. Rows flow
-through the pipelined shuffle as they are made. The JobManager ends an epoch: it sends the epoch's command to
-the tasks of level 0 over the control channel. A source task then finishes its batch and carries out the command (snapshot,
-notifications, new splits). It sends a *marker* behind its last row to every slot of the next level.
+The Spark job of an attempt runs until the attempt ends. All levels run at the same time in separate Python workers.
+Rows flow through the pipelined shuffle as they are made. The JobManager ends an epoch: it sends the epoch's command to
+the tasks of level 0 over the control channel. A source task then finishes its batch and carries out the command
+(snapshot, notifications, new splits). The task sends a *marker* behind its last row to every slot of the next level.
 
 A task of a deeper level aligns. It holds back the rows of senders whose marker has arrived until all markers have
 arrived. At this point the task has processed all records of the epoch. The task carries out the same command, and

@@ -1,7 +1,9 @@
-"""The modules of a job in a worker's process, with the search path of the program. A later job does not see them.
+"""The modules of a job in a worker's process, with the search path of the program. A later job does not see these
+modules.
 
-A process may serve several jobs of a program, one after the other. Their modules may have the same names and different
-contents. So a new job sets its search path, and removes the modules that only the path of the former job contains.
+A process may serve several jobs of a program, one after the other. The modules of two jobs may have the same names and
+different contents. So a new job sets its search path, and removes the modules that only the path of the former job
+contains.
 """
 
 from __future__ import annotations

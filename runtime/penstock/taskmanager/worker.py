@@ -281,7 +281,7 @@ def _serve_once(*, after_this_task: bool) -> None:
 def _publish_main_classes() -> None:
     """Make classes of the user's script importable as `__main__.X` here, where `__main__` is Spark's worker.
 
-    Records of such classes then travel by plain pickle, with the class by name, instead of with its source by value.
+    Records of such classes then travel by plain pickle, with the name of the class instead of the class's code.
     """
     main = sys.modules["__main__"]
     for cls in list(cloudpickle.cloudpickle._DYNAMIC_CLASS_TRACKER_BY_ID.values()):

@@ -123,8 +123,8 @@ class OperatorHarness:
         Args:
             timestamp: event time (ms) of all records, or a list with the event time of each record.
             input_index: 1 for the second input of a two-input operator.
-            subtask: target of the records. None means that the key selects it. Without keys, the subtasks receive the
-                records round robin. The broadcast input of a keyed operator goes to all subtasks.
+            subtask: target of the records. None means that the key selects the target. Without keys, the subtasks
+                receive the records round robin. The broadcast input of a keyed operator goes to all subtasks.
         """
         stamps = [timestamp] * len(values) if isinstance(timestamp, int) else timestamp
         batches: dict[int, list[int]] = defaultdict(list)

@@ -1,6 +1,7 @@
 """`OperatorRun`: one subtask of one operator on a real state backend, which `OperatorHarness` uses.
 
-Tests of the engine's own operators use it directly, because they check the order of records, watermarks and idleness.
+Tests of the engine's own operators use `OperatorRun` directly, because these tests check the order of records,
+watermarks and idleness.
 """
 
 from __future__ import annotations

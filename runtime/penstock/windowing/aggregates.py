@@ -4,9 +4,9 @@
         FieldAggregate.of(FieldAggregate.mean("celsius"), FieldAggregate.max("celsius"), FieldAggregate.count())
     )
 
-They are ordinary aggregate functions. The window operator and the rolling operator also know the fields of these
-functions. The operators read a field once per batch, and aggregate Arrow columns without creating Python objects. The
-results for rows and columns follow one definition, the docstring of `FieldAggregate`, and have the same values and
+These aggregates are ordinary aggregate functions. The window operator and the rolling operator also know the fields of
+these functions. The operators read a field once per batch, and aggregate Arrow columns without creating Python objects.
+The results for rows and columns follow one definition, the docstring of `FieldAggregate`, and have the same values and
 types.
 """
 

@@ -1,4 +1,4 @@
-"""Evictors: they remove records from a window before or after the call of its function.
+"""Evictors: they remove records from a window before or after the call of the window function.
 
 A window with an evictor keeps all its records, even if it could keep one value for reduce or aggregate.
 """

@@ -70,7 +70,8 @@ class _ProcessingTimeAssigner(_TimeAssigner):
 
 
 class TumblingEventTimeWindows(_EventTimeAssigner):
-    """Consecutive windows of one size by event time. `offset` shifts them: 1 h with 15 min starts at 00:15, 01:15 …
+    """Consecutive windows of one size by event time. `offset` shifts them: windows of 1 h with an offset of 15 min
+    start at 00:15, 01:15 …
 
     >>> TumblingEventTimeWindows.of(5000).windows_at(12_345)
     [TimeWindow(start=10000, end=15000)]

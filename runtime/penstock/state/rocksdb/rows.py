@@ -4,7 +4,7 @@
 
 All numbers are big-endian, so that a range of key groups, and a namespace in a key group, are ranges of rows. The
 namespace None has length 0. `rest` is empty for a value, the number of the element for a list (u64), and the map key
-for a map. Keys, namespaces and map keys are canonical (`keys`), so equal ones have the same row.
+for a map. Keys, namespaces and map keys have a canonical encoding (`keys`), so equal keys have the same row.
 
 Timers: domain u8 | timestamp i64 (offset by 2^63) | address as above | without value.
 """
@@ -42,12 +42,18 @@ def space_prefix(group: int, namespace: Any) -> bytes:
 
 
 def encoded_space_prefix(group: int, encoded: bytes) -> bytes:
-    """Return `space_prefix` of an encoded namespace from a row. In a damaged row, its form may differ from that of `NAMESPACES`."""
+    """Return `space_prefix` of an encoded namespace from a row.
+
+    In a damaged row, the bytes may differ from those that `NAMESPACES` would write.
+    """
     return _SPACE.pack(group, len(encoded)) + encoded
 
 
 def group_prefix(group: int) -> bytes:
-    """Return the prefix of the rows of a key group. The prefix of the group after the last one is an upper bound of all rows."""
+    """Return the prefix of the rows of a key group.
+
+    The prefix of the group after the last group is an upper bound of all rows.
+    """
     return _GROUP.pack(group) if group < 1 << 16 else b"\xff" * 3
 
 
@@ -96,8 +102,8 @@ def decode_namespace(encoded: bytes) -> Any:
 
 
 def timer_prefix(domain: int, timestamp: int) -> bytes:
-    """Return a prefix that sorts as the timestamps do. The timestamp 2^63, one above the largest of 64 bits, is the end
-    of the domain.
+    """Return a prefix that sorts as the timestamps do. The timestamp 2^63, one above the largest 64-bit integer, is the
+    end of the domain.
 
     >>> timer_prefix(1, 2**63 - 1) < timer_prefix(1, 2**63) == timer_prefix(2, -(2**63))
     True

@@ -59,8 +59,8 @@ class FrozenRows(Protocol):
 
 @dataclass(slots=True)
 class Rows:
-    """Columns of one operation. All have one entry per row, except that `map_keys` and `values` are flat if `counts` is
-    set.
+    """Columns of one operation. All columns have one entry per row, except that `map_keys` and `values` are flat if
+    `counts` is set.
 
     If `namespaces` is None, all rows are in the namespace None.
     """

@@ -6,9 +6,9 @@ A block holds rows of one state and one operation, by column, of a range of key 
 block, the index has its place and its key groups. A reader of a few key groups therefore decodes only the blocks that
 it needs. For every state, the index describes the values. A segment can therefore be read without any other file.
 
-Blocks of states that no operator has registered yet are copied unchanged from segment to segment. If the reader owned
-only a part of such a block's key groups, the block is marked as clipped. Readers then use only the rows within the
-block's range.
+Blocks of states that no operator has registered yet are copied unchanged from segment to segment. If the copying
+backend owns only a part of a block's key groups, it marks the block as clipped. Readers then use only the rows within
+the block's range.
 """
 
 from __future__ import annotations

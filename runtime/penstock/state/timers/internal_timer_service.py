@@ -16,7 +16,10 @@ OnTimer = Callable[[int, Any, Any], None]
 
 
 class InternalTimerService(Protocol):
-    """Timers of one operator in one subtask. The task creates it with the backend, and the backend's snapshot contains it."""
+    """Timers of one operator in one subtask.
+
+    The task creates this service with the backend, and the backend's snapshot contains the timers.
+    """
 
     current_watermark: int
 

@@ -1,7 +1,7 @@
 """Time-to-live of state: how long an entry lives, which accesses renew it, and whether an expired entry is visible.
 
-The names are PyFlink's, and programs import them from `penstock.state.descriptors`. Most programs need none of them:
-every descriptor takes `ttl=timedelta(...)`, which is the configuration with all defaults.
+The names are PyFlink's, and programs import them from `penstock.state.descriptors`. Most programs need none of these
+classes: every descriptor takes `ttl=timedelta(...)`, which is the configuration with all defaults.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class StateTtlConfig:
     Args:
         update_type: the accesses that renew an entry.
         state_visibility: whether an expired entry that still exists may be read.
-        ttl_time_characteristic: the clock. Processing time is the only one, as in Flink.
+        ttl_time_characteristic: the clock. Processing time is the only clock, as in Flink.
         ttl: the time-to-live: a timedelta, Duration, Time, or ms.
         cleanup_strategies: how expired entries that are not read are removed.
 

@@ -88,7 +88,7 @@ class TtlCodec(Codec):
 
 
 class _Gaining(TtlCodec):
-    """A codec for values that had no time-to-live. They get the full time."""
+    """A codec for values that had no time-to-live. These values get the full time."""
 
     def __init__(self, values: Codec, deadline: int) -> None:
         super().__init__(values)

@@ -26,8 +26,9 @@ def refuse_to_pickle(value: Any) -> NoReturn:
 class CodePickler(cloudpickle.Pickler):  # type: ignore[misc]
     """A pickler that copies code by value if the code cannot be imported.
 
-    It leaves out the cache that msgspec keeps on a dataclass: the cache cannot be pickled, and msgspec creates it again. The pickler
-    refuses a `memoryview`, because cloudpickle would write it as bytes and the receiver would get bytes.
+    The pickler leaves out the cache that msgspec keeps on a dataclass: the cache cannot be pickled, and msgspec creates
+    it again. The pickler refuses a `memoryview`, because cloudpickle would write it as bytes and the receiver would get
+    bytes.
     """
 
     dispatch_table = ChainMap({memoryview: refuse_to_pickle}, cloudpickle.Pickler.dispatch_table)

@@ -30,8 +30,8 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 class ControlConnection:
-    """The task's end of the channel. One thread uses it, and the watchdog thread also calls `send`. Frames are small, and
-    `send` writes whole frames.
+    """The task's end of the channel. One thread uses the connection, and the watchdog thread also calls `send`. Frames
+    are small, and `send` writes whole frames.
 
     Args:
         address: host:port of the JobManager's control server.

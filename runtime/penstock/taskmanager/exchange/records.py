@@ -7,8 +7,8 @@ the exact type, and follows an object's own pickle methods. So all three forms u
 * `PLAIN`: exact builtin values (None, bool, int, float, str, bytes, bytearray, and list, tuple, dict, set, frozenset of
   them). It omits pickle's memo of objects already written. The memo is most of pickle's cost: without it, pickle is
   faster than marshal. An object that several records share becomes separate copies.
-* `FIELDS`: records of a single class that consist of their fields only (NamedTuples, Structs, dataclasses; `classes`). It has the
-  class once, and the fields as `PLAIN`.
+* `FIELDS`: records of a single class that consist of their fields only (NamedTuples, Structs, dataclasses; `classes`).
+  This form has the class once, and the fields as `PLAIN`.
 * `OBJECTS`: everything else. Classes that cannot be imported go by value (cloudpickle). The form refuses objects that would
   change their type: cloudpickle would write a `memoryview` as bytes and an open file as its text.
 

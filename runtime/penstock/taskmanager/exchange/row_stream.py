@@ -99,8 +99,8 @@ def _unlimited() -> None:
 class RowSerializer(Serializer):  # type: ignore[misc]
     """A serializer of length-prefixed byte strings, which flushes when the task sends `SENT`.
 
-    A task makes the rows for several slots together. It flushes them together, because each write wakes up a thread of
-    the executor. The class is defined in this module because workers import the module of a serializer.
+    A task makes the rows for several slots together. The task flushes these rows together, because each write wakes up
+    a thread of the executor. The class is defined in this module because workers import the module of a serializer.
     """
 
     def dump_stream(self, iterator: Iterable[bytes], stream: Any) -> None:

@@ -41,7 +41,10 @@ BUFFER_RECORDS = 4_000
 
 
 BUFFER_BYTES = 128 * 1024
-"""Target size of an encoded buffer in bytes. A sent buffer has at most twice as many, unless it is a single record."""
+"""Target size of an encoded buffer in bytes.
+
+A sent buffer has at most twice as many bytes, unless it has only one record.
+"""
 
 
 FEW_RECORDS = 256

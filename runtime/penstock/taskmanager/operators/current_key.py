@@ -1,7 +1,8 @@
 """The current key in loops over a whole batch.
 
 Most loops call the user's function without setting the current key, because a plain function cannot access keyed state.
-If a function may have keyed state, the loop needs one assignment per record: `iterate_keys` sets the key when the loop takes it.
+If a function may have keyed state, the loop needs one assignment per record: `iterate_keys` sets the current key when
+the loop takes a key.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Record-wise operators: map, flat_map, filter, project, and functions on whole Arrow batches.
 
-On a keyed stream, map, flat_map and filter take a key selector if their function uses keyed state. They then move the
-key context from record to record.
+On a keyed stream, map, flat_map and filter take a key selector if their function uses keyed state. These operators then
+set the current key for each record.
 """
 
 from __future__ import annotations

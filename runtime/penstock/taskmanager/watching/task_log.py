@@ -66,7 +66,7 @@ class MarkedHandler(logging.Handler):
 class PlacedStream:
     """A standard stream whose lines begin with the operator and the subtask that printed them.
 
-    It writes whole lines, because workers share the stream. `flush` writes an incomplete line.
+    The object writes whole lines, because workers share the stream. `flush` writes an incomplete line.
 
     Args:
         head: function that returns the beginning of each line. Its argument is the operator and the subtask, or empty if they are not

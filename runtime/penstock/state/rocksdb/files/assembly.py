@@ -132,10 +132,11 @@ def raised(version: Version) -> Version:
 def settled(version: Version, before: Version) -> Version:
     """Return the version with the files of level 1 moved to the level that RocksDB expects.
 
-    - If the database had files between level 0 and its lowest level, they are moved to the level above the lowest one.
-    - If it had files only on level 0, they are moved to RocksDB's lowest level.
-    - Otherwise they are moved to level 0. RocksDB does not need a level between, so it would move them down from there
-      and rewrite the files of the lowest level.
+    - If the database had files between level 0 and its lowest level, the files of level 1 are moved directly above the
+      lowest level.
+    - If the database had files only on level 0, the files of level 1 are moved to RocksDB's lowest level.
+    - Otherwise the files of level 1 are moved to level 0. RocksDB does not need a level between, so it would move files
+      from such a level down and rewrite the files of the lowest level.
 
     Args:
         before: the argument of `raised`.

@@ -1,7 +1,7 @@
 """Rolling combination per key: `reduce` and the built-in aggregates of a field.
 
-Both emit the updated value for *every* record, with the timestamp of the record. They keep one value per key and never
-remove it.
+Both operations emit the updated value for *every* record, with the timestamp of the record. They keep one value per key
+and never remove it.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class RollingFieldsOperator(FunctionOperator):
     """The operator that emits `(key, *aggregates)` for every record, with the timestamp of the record.
 
     Args:
-        aggregate: the fields and their aggregates. Each key keeps one accumulator and never removes it.
+        aggregate: the fields and their aggregates. The operator keeps one accumulator per key and never removes it.
     """
 
     def __init__(self, aggregate: FieldAggregate, key_selector: Callable[[Any], Any]) -> None:

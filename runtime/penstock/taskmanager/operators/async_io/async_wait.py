@@ -2,7 +2,8 @@
 
 `process_batch` passes the records to the function's event loop (`requests`) and returns. An answer wakes the task,
 which emits the results in the configured order and never across a watermark (`answers`). The operator is full at
-`capacity` pending records. Its task then takes no more records, but continues with timers, commands and output.
+`capacity` pending records. While the operator is full, its task takes no more records, but continues with timers,
+commands and output.
 
 A barrier does not wait for answers. Inputs whose results have not been emitted are part of the checkpoint, and are
 requested again after a restore. So a service may receive a request twice, but each result is emitted exactly once.

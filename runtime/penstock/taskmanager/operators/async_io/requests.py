@@ -27,8 +27,8 @@ from penstock.taskmanager.operators.async_io.answers import Request
 
 T = TypeVar("T")
 _MAX_ANSWERED = 4
-"""Maximum number of deadlines, as a multiple of the capacity. Behind the deadline of a slow request, those of answered
-requests collect. Above the maximum, they are removed.
+"""Maximum number of deadlines, as a multiple of the capacity. Behind the deadline of a slow request, the deadlines of
+answered requests collect. Above the maximum, these are removed.
 """
 
 
@@ -36,7 +36,7 @@ class RequestLoop:
     """The loop that runs requests, at most `capacity` at the same time.
 
     Args:
-        convert: converts a result to its declared type. None leaves it unchanged.
+        convert: converts a result to its declared type. None leaves the result unchanged.
         on_done: called on the loop's thread when an answer is ready. It is called again only after the task has taken
             the answers.
     """

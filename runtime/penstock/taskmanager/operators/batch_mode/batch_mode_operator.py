@@ -1,5 +1,5 @@
-"""Batch mode: time does not advance until the input ends. Then all timers fire, with processing-time timers last, as in
-Flink.
+"""Batch mode: time does not advance until the input ends. At the end all timers fire, with processing-time timers last,
+as in Flink.
 
 `BatchModeOperator` wraps an operator that processes its records as they arrive. `by_key.SortedKeyOperator` keeps the
 records until it can process them key by key. Sources make no watermarks in batch mode, so both operators receive only

@@ -50,7 +50,7 @@ class SortedKeyOperator(BatchModeOperator):
     """A keyed operator with sorted input.
 
     Args:
-        element_types: types of the values of the inputs, if state needs them. None allows any builtin type.
+        element_types: types of the values of the inputs, if state needs the types. None allows any builtin type.
     """
 
     def __init__(self, inner: Operator, element_types: tuple[TypeInformation | None, ...] = ()) -> None:

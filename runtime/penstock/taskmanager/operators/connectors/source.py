@@ -4,9 +4,9 @@ Among the splits that have records, the operator next reads the split with the l
 evenly over files of different length and partitions of different speed. The watermark of the task is the minimum over
 the splits, and it stays close to their watermarks.
 
-Periodic watermarks are emitted for all splits together at the auto-watermark interval, as in Flink. A split that is
-idle by the strategy's timeout, or read to its end, does not hold the clock back. A split that has not been read yet
-holds the clock back. The cost of a batch does not depend on the number of waiting splits (`split_order`).
+Periodic watermarks are emitted for all splits together at the auto-watermark interval, as in Flink. A split does not
+hold the clock back if it is idle (by the strategy's timeout) or has been read to its end. A split that has not been
+read yet holds the clock back. The cost of a batch does not depend on the number of waiting splits (`split_order`).
 
 The size of a batch adapts to the speed of the next operators, and a batch takes no longer than commands may wait
 (`taskmanager.pace`). The position of a reader is always directly behind the last processed record. An epoch ends when
@@ -98,8 +98,8 @@ class SourceOperator(Operator):
         """Take new splits and read them from their positions.
 
         Args:
-            ends: whether the subtask ends when it has no more splits. Otherwise it becomes idle, and its event time
-                does not change.
+            ends: whether the subtask ends when it has no more splits. Otherwise the subtask becomes idle, and its event
+                time does not change.
         """
         assert self._reader is not None
         for assignment in assignments:

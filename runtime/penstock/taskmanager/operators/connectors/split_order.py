@@ -1,7 +1,8 @@
 """The order in which a source reads its splits, and the lowest watermark of the splits that hold the clock back.
 
-A subtask may have 100,000 splits, one for each small file. So no code here visits all of them for one batch. Watermarks
-only rise, so an outdated entry of a heap is never too high. It is corrected when it reaches the top.
+A subtask may have 100,000 splits, one for each small file. So no code of this module visits all splits for one batch.
+Watermarks only rise, so an outdated entry of a heap is never too high. Such an entry is corrected when it reaches the
+top.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _Entry = tuple[int, int, Clocked]
 
 
 class ReadOrder:
-    """The splits that may have records. The split with the least progress comes first, then the one that arrived first.
+    """The splits that may have records. The split with the least progress comes first. Among splits with the same
+    progress, the first one to arrive comes first.
 
     Args:
         in_turns: whether a split that was read goes behind the other splits with the same progress.

@@ -1,10 +1,10 @@
 """The engine's implementation of a `WatermarkStrategy`: one generator per split of a source or per subtask.
 
-A *periodic* watermark is emitted at the auto-watermark interval, as in Flink. It comes from a built-in strategy, or
-from `on_periodic_emit` of a custom generator. Between two emissions records may arrive in any order without being late.
+A *periodic* watermark is emitted at the auto-watermark interval, as in Flink. A built-in strategy or `on_periodic_emit`
+of a custom generator returns it. Between two emissions records may arrive in any order without being late.
 
-A *punctuated* watermark (returned by `on_event`) splits the batch. The records behind the watermark are processed after
-it.
+A *punctuated* watermark (returned by `on_event`) splits the batch. Records after the watermark are processed after it
+has been emitted.
 
 `reached` is the progress of the records, and also changes between two emissions. Sources use it to read their splits
 evenly.

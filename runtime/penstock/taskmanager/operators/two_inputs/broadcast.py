@@ -137,7 +137,7 @@ class BroadcastContext(_BroadcastAccess, ProcessContext):
 
 
 class BroadcastProcessOperator(TimerOperator):
-    """`process` on a stream connected with a broadcast stream. It has no keys and therefore no timers.
+    """`process` on a stream connected with a broadcast stream. The stream has no keys, so the operator has no timers.
 
     Args:
         fn: `process_element(value, ctx)` and `process_broadcast_element(value, ctx)`.

@@ -59,8 +59,8 @@ class Fold:
     """The accumulators of a reduce or an aggregate. An accumulator that is None is empty.
 
     Args:
-        at: the key context, if it points to a window during the call. None if it already points to the key's own
-        state, which is the state that a function uses.
+        at: the key context, if it points to a window during the calls. Functions use the key's own state, so each call
+            switches the key context to this state. None means that no switch is necessary.
     """
 
     def __init__(self, spec: WindowFunctionSpec, at: KeyContext | None = None) -> None:

@@ -6,10 +6,11 @@ The operator has three implementations:
 * `grouped` and `grouped_lists` fire and clean up tumbling and sliding time windows window by window.
 * `sessions` keeps the sessions of a key together.
 
-The last two need a default trigger and no evictor, so no user code decides about a single pane. They cost one look-up
-per record.
+The implementations without panes need a default trigger and no evictor, so no user code decides about a single pane.
+They cost one look-up per record.
 
-Results have the window's `max_timestamp()` as their timestamp. They are emitted before the watermark that caused them.
+Results have the window's `max_timestamp()` as their timestamp. The operator emits results before the watermark that
+caused them.
 
 The operator's clock is part of its snapshot. After a restore, late records are still late. A window that has fired and
 waits for late records does not fire again as a whole.
