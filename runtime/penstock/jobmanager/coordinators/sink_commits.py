@@ -1,7 +1,7 @@
 """The execution of the commits of transactional sinks. The checkpoint package decides what must be committed and when.
 
-Commits run in a separate thread, in the order of their checkpoints. Every commit is idempotent. A failed commit fails the job over,
-and the next attempt commits again from the manifest that promised it. A commit that does not return has the same effect
+Commits run in a separate thread, in the order of their checkpoints. Every commit is idempotent. A failed commit causes a failover, and the
+next attempt repeats the commit from the manifest that promised it. A commit that does not return also causes a failover
 (`committer_calls`).
 """
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class SinkCommits:
-    """Commits of one job. The JobMaster's thread calls it.
+    """Commits of one job. The JobMaster's thread calls the methods.
 
     Args:
         object_store_options: fsspec options from the job's settings.
@@ -238,13 +238,13 @@ class SinkCommits:
         self._running = []
 
     def drain(self) -> None:
-        """Wait for running commits. Raise the error of a failed one, or the errors of `wait`."""
+        """Wait for running commits. Raise the error of a failed commit, or the errors of `wait`."""
         self._await([future for _, future in self._running])
         for _, future in self._running:
             future.result()
 
     def _do(self, work: Callable[[CommitterCalls], None]) -> None:
-        """Run the work in the thread and wait for it. Raise its error, or the errors of `wait`."""
+        """Run the work in the crew's thread and wait for it. Raise the error of the work, or the errors of `wait`."""
         calls = self._calls
         future = calls.submit(lambda: work(calls))
         self._await([future])

@@ -4,8 +4,9 @@ Positions exist only here and in checkpoints. The acknowledgement of an epoch co
 checkpoint stores the positions after the epoch that its barrier ended, so they match the state of the operators. A new attempt assigns
 every unfinished split again, from its position, with the current parallelism of the source.
 
-A split that was read to its end is removed. The coordinator keeps its id if the enumerator could discover it again and does not
-remember it itself (`SplitEnumerator.forgets_finished`). The work of an epoch depends only on the splits that changed in it.
+A split that was read to its end is removed. The coordinator keeps the split's id if the enumerator forgets finished splits and could
+discover the split again (`SplitEnumerator.forgets_finished`). In an epoch, the coordinator works only on the splits that have changed in
+this epoch.
 """
 
 from __future__ import annotations
@@ -203,11 +204,11 @@ class SourceCoordinator:
 
     @property
     def loop_id(self) -> str:
-        """Return the id of the iteration whose rows it reads, or an empty string for other sources."""
+        """Return the id of the iteration whose rows the source reads, or an empty string for other sources."""
         return self.source.loop.id if isinstance(self.source, FeedbackSource) else ""
 
     def feed(self, pieces: list[bytes], now_ms: int) -> None:
-        """Add rows that a subtask sent back. The next epoch reads them, and every checkpoint contains them until then."""
+        """Add rows that a subtask sent back. The next epoch reads these rows, and every checkpoint until then contains them."""
         enumerator = self._enumerator
         assert isinstance(enumerator, FeedbackEnumerator)
         split = self._call(lambda: enumerator.split_of(pieces), TAKING_ROWS)
@@ -216,7 +217,7 @@ class SourceCoordinator:
 
     @property
     def was_fed(self) -> bool:
-        """Return whether fed rows exist that no epoch has read from yet."""
+        """Return whether fed rows exist that no epoch has started to read."""
         return bool(self._unassigned) and self._fed_at is not None
 
     @property
@@ -224,7 +225,7 @@ class SourceCoordinator:
         return bool(self._splits)
 
     def end_loop(self) -> None:
-        """End the iteration, because no rows remain in it and no other source has any."""
+        """End the iteration, because it has no more rows, and no other source has more records."""
         assert isinstance(self._enumerator, FeedbackEnumerator)
         self._enumerator.end()
 
@@ -243,7 +244,7 @@ class SourceCoordinator:
 
     @property
     def ends_without_splits(self) -> bool:
-        """Return whether a subtask without a split has ended, in contrast to one that only has nothing to read.
+        """Return whether a subtask without a split has ended. If False, the subtask waits for its next split.
 
         It is True for a bounded source whose splits are all known. An unbounded source ends only as a whole, when every split was read to
         its end and no more splits appear.

@@ -16,7 +16,7 @@ from penstock.records.batch import MAX_TIMESTAMP
 
 @dataclass(frozen=True)
 class AlignedSource:
-    """Source of an alignment group. `watermarks` are those of its active subtasks, in ms."""
+    """Source of an alignment group. `watermarks`: the watermarks of its active subtasks, in ms."""
 
     uid: str
     group: str
@@ -25,7 +25,7 @@ class AlignedSource:
 
 
 def limits(sources: Iterable[AlignedSource]) -> dict[str, int]:
-    """Return the watermark (ms) beyond which the splits of a source wait, by uid. Sources that need not wait are left out.
+    """Return, for each source by uid, the watermark (ms) beyond which its splits wait. Sources that need not wait are left out.
 
     >>> ahead, behind = AlignedSource("a", "g", 100, (900, 950)), AlignedSource("b", "g", 50, (300,))
     >>> limits([ahead, behind, AlignedSource("c", "other", 10, ())])

@@ -1,13 +1,12 @@
-"""The cause of a Python worker's death, derived from Spark's report: the dump of faulthandler, reported like any other failure of user
-code.
+"""The cause of a Python worker's death, from Spark's report. A crash is reported like any other failure of user code.
 
 A worker that crashes in C code, or is killed, cannot send an acknowledgement. Python's faulthandler writes the stack of the crash to a
 file (`spark.python.worker.faulthandler.enabled`). The executor reads the file when the worker has ended, and reports it as the
 failure of the Spark task.
 
-The dump contains files, lines and function names. The job graph shows to which operator they belong. Chained operators call each
-other, so the innermost call of an operator belongs to the one that crashed. Several operators may run the same code in this call. The
-functions that this code called usually belong to only one of them, and so identify the operator.
+The dump contains files, lines and function names. The job graph shows to which operator a function belongs. Chained operators call each
+other, so the innermost call of an operator belongs to the operator that crashed. Several operators may run the same code in this call. The
+functions that this code called usually belong to only one operator, and so identify it.
 """
 
 from __future__ import annotations
@@ -163,8 +162,8 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
 
 
 def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
-    """Return the operators of these levels that crashed. The frame that belongs to the fewest operators identifies them. If several
-    frames belong to equally few, the innermost is used.
+    """Return the operators of these levels that crashed. The frame that belongs to the fewest operators identifies them. If several frames
+    belong to equally few operators, the innermost of these frames is used.
 
     Frames outside the innermost call of an operator belong to the operators that are chained before it.
     """

@@ -1,4 +1,4 @@
-"""Failover: the failures of a job, which of them end it, and their reports.
+"""Failover: the failures of a job, which failures end the job, and their reports.
 
 Problem. State is distributed over Python workers, the JobManager has the positions, and output is half written. Any process may
 disappear at any moment, or only seem to disappear. A repair of the failed task alone would need to know what every other task has done
@@ -11,8 +11,8 @@ Solution. Nothing is repaired. Every failure of an epoch becomes one exception i
 - too many failed checkpoints
 - a failure of storage or of a commit
 
-`JobMaster.fail_over` records it, requests a delay from the restart strategy (`restart_strategies`, pure), and ends the attempt. It fails
-requests that need the attempt, and abandons unfinished checkpoints. After the delay, the job starts as at its first start:
+`JobMaster.fail_over` records the exception, requests a delay from the restart strategy (`restart_strategies`, pure), and ends the attempt.
+It fails requests that need the attempt, and abandons unfinished checkpoints. After the delay, the job starts as at its first start:
 
 1. Wait for slots (`scheduler`).
 2. Claim the next leader epoch.
@@ -21,15 +21,14 @@ requests that need the attempt, and abandons unfinished checkpoints. After the d
 5. Rewind the sources, and run.
 
 Invariants.
-- State of a failed attempt is never used again. The number of an attempt is its leader epoch, so no two attempts share one. A task
-  refuses a command that needs the state of another attempt or epoch (`StateNotLocal`). Acknowledgements of older attempts are
-  dropped.
+- State of a failed attempt is never used again. The number of an attempt is its leader epoch, so no two attempts have the same number. A
+  task refuses a command that needs the state of another attempt or epoch (`StateNotLocal`). Acknowledgements of older attempts are dropped.
 - An exception never leaves a task, because Spark would retry the task elsewhere without its state. Spark's recovery is disabled.
 - A failure that the next attempt would repeat (`_FATAL`, a failed import) ends the job at once, whatever the strategy is. A lack of
-  slots before the first attempt ends it too. Other exceptions of user code do not. The record may be processed without an error the next
-  time, or a service may be available again.
+  slots before the first attempt also ends the job. Other exceptions of user code do not end it. The next attempt may process the record
+  without an error, or a service may be available again.
 - If a JobManager finds that another one has taken over (`Fenced`), it does not fail over. It stops and changes nothing.
-- Counters are in memory, so a restarted JobManager begins with fresh attempts. A rescale is not a failure.
+- The counters of the restart strategy are in memory, so a restarted JobManager begins to count at zero. A rescale is not a failure.
 
 docs/failover.md has the whole table of failures. Prior art: Flink's ExecutionFailureHandler, RestartBackoffTimeStrategy and
 RestartAllFailoverStrategy.
@@ -75,7 +74,9 @@ class JobFailed(Exception):
 
 
 def is_fatal(error: Exception, attempt: int) -> bool:
-    """Return whether another attempt would fail in the same way. `attempt` is the number of the failed one, or 0 before the first."""
+    """Return whether another attempt would fail in the same way. `attempt` is the number of the failed attempt, or 0 before the first
+    attempt.
+    """
     code = error.failure.code if isinstance(error, JobFailed) else getattr(error, "code", "")
     if isinstance(error, JobFailed) and error.failure.recurs:
         return True

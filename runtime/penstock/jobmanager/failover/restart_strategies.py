@@ -1,6 +1,6 @@
 """Restart strategies: whether a failed job is restarted, and after which delay. Pure; the time is an argument.
 
-`failures` describes the protocol around them.
+The module `failures` describes how a failover uses the strategies.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """The archive of a job: the REST data of an ended job, in one compressed file of a few kilobytes.
 
 The file is `<jobmanager.archive.fs.dir>/<job id>-<start, ms>.json.gz`. Flink's JobManager writes a similar file for its history server.
-It contains the data of the interface between REST and the engine (`rest.facts`), so the same pages can show it. Secrets are removed
-before it is written, and it contains no state of the job. Archives outlive versions, so a reader ignores unknown fields, and missing
-fields have their defaults.
+The file contains the data of the interface between REST and the engine (`rest.facts`), so the dashboard's pages can show it. Secrets are
+removed before the file is written, and it contains no state of the job. Archives outlive versions, so a reader ignores unknown fields, and
+missing fields have their defaults.
 
-Names and contents come from every writer of the folder, so both are checked before they are used. A hostile archive must not
-prevent the history server from showing the others.
+Any program that can write to the folder can choose names and contents, so both are checked before use. A hostile archive must not prevent
+the history server from showing the other archives.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 FORMAT = 1
 SUFFIX = ".json.gz"
 MAX_BYTES = 64 * 2**20
-"""Limit of an unpacked archive. A larger file is not an archive of Penstock."""
+"""Maximum size of an unpacked archive, in bytes. A larger file is not an archive of Penstock."""
 MAX_PACKED_BYTES = 16 * 2**20
 MAX_VALUES = 1_000_000
-"""Limit of the values in an archive. A value takes two bytes in JSON, and up to 100 bytes and 1 µs when it is decoded."""
+"""Maximum number of values in an archive. A value takes at least two bytes in JSON. Decoding it takes up to 100 bytes and 1 µs."""
 VALUE_BYTES = 100
 MAX_PARALLELISM = 2**15
 
@@ -175,8 +175,8 @@ def decoded(data: bytes) -> JobArchive:
     """Decode an archive, and check it, so that the dashboard can show all its pages.
 
     Raises:
-        ValueError: it is not an archive, or a value in it is not possible.
-        RecursionError: it is nested too deeply.
+        ValueError: the data is not an archive, or contains an impossible value.
+        RecursionError: the data is nested too deeply.
     """
     archive = msgspec.json.decode(data, type=JobArchive)
     _refuse_impossible_values(archive)
@@ -251,7 +251,7 @@ class Archives:
         """Store an archive and return its URL. The archive of a very large job is stored without its largest parts.
 
         Raises:
-            StorageError: it cannot be stored.
+            StorageError: the archive cannot be stored.
         """
         path = join_url(self.url, f"{archive.job.id}-{archive.job.start}{SUFFIX}")
         self._store.put(path, _packed(archive))
@@ -270,7 +270,7 @@ class Archives:
         """Read one archive, within the limits of its size.
 
         Raises:
-            StorageError: it does not exist, it is not an archive, or its name is not that of an archive.
+            StorageError: the file does not exist, is not an archive, or does not have the name of an archive.
         """
         return self.read_sized(name).archive
 
@@ -278,8 +278,8 @@ class Archives:
         """Read one archive and return it with its memory.
 
         Raises:
-            ArchiveTooLarge: it has more than `max_bytes` unpacked, or more than `max_values`. Only the data up to the limit was unpacked,
-                and nothing was decoded.
+            ArchiveTooLarge: the archive has more than `max_bytes` unpacked, or more than `max_values` values. Only the data up to the limit
+                was unpacked, and nothing was decoded.
             StorageError: as in `read`.
         """
         if not is_segment(name):

@@ -37,7 +37,7 @@ scan with the large ones.
 SMALL_BYTES, SMALL_VALUES = 2**20, 50_000
 """Unpacked size up to which archives are read first. The archive of a typical job has tens of kilobytes."""
 MAX_MEMORY = 512 * 2**20
-"""Limit of the memory of all archives, in bytes. Beyond it, the largest archives are left out."""
+"""Maximum memory of all archives, in bytes. If they need more, the largest archives are left out."""
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class ArchiveGateway:
             return dict(self._jobs)
 
     def _scan(self, names: Sequence[str]) -> bool:
-        """Read new archives, small ones and the newest first, for a limited time. Return whether no small one is left."""
+        """Read new archives for a limited time: first the small archives, the newest first. Return whether all small archives are read."""
         dropped = set()
         for gone in (self._read.keys() | self._large.keys()) - set(names):
             self._large.pop(gone, None)

@@ -1,7 +1,7 @@
 """The maximum number of records of an epoch, which limits the delay of a barrier.
 
-All records that were read before a barrier must be processed before it completes. A source cannot know the speed of operators that are
-several levels away. So the budget follows the duration of previous epochs: at the pace of the last epoch, the next one may read for
+All records that were read before a barrier must be processed before the barrier completes. A source cannot know the speed of operators that
+are several levels away. So the budget follows the duration of previous epochs: at the pace of the last epoch, the next one may read for
 `LONGEST_S`.
 
 The first budget is small, because the first epoch has a time limit (`start_steps`) that a slow function must not exceed. If operators are
@@ -9,8 +9,9 @@ fast, only the job's settings limit the third epoch. The buffers between operato
 a slow sink could be minutes of work. The budget reduces this to seconds. (Flink shrinks the buffers instead, "buffer debloating".)
 
 The duration of an epoch includes the start of a Spark job. So the pace of a short epoch is calculated only from the time of its tasks.
-On a busy machine or a large cluster, the start takes seconds. Fewer records do not shorten this fixed part. If the budget shrank because
-of it, the job would read next to nothing and still pay for the start. Two epochs with different numbers of records show the fixed part.
+On a busy machine or a large cluster, the start takes seconds. Fewer records do not shorten this fixed part. If the budget shrank because of
+this fixed part, the job would read next to nothing and still pay for the start. Two epochs with different numbers of records show the fixed
+part.
 
 A job of one level needs no budget, because its sources process what they read before they check the clock again.
 """
@@ -18,9 +19,11 @@ A job of one level needs no budget, because its sources process what they read b
 from __future__ import annotations
 
 LONGEST_S = 4.0
-"""Target of the duration of an epoch of the batched runner, or of a barrier of the pipelined one, in seconds."""
+"""Target in seconds of the duration of an epoch (batched runner), or of the time that a barrier takes (pipelined runner)."""
 FIRST_RECORDS = 64
-"""Records of the first epoch, when the speed of operators is unknown. Even at 9 s per record they fit into its limit of ten minutes."""
+"""Records of the first epoch, when the speed of operators is unknown. Even at 9 s per record, the epoch stays below its limit of ten
+minutes.
+"""
 
 
 class EpochBudget:

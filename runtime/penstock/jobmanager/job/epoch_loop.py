@@ -36,12 +36,12 @@ logger = logging.getLogger(__name__)
 STREAM_EPOCH_MS = 1_000
 """Pipelined runner: maximum interval of barriers in ms, for positions, metrics and printed lines."""
 ROUND_MS = 50
-"""Pipelined runner: the same interval in ms while an iteration may send records back."""
+"""Pipelined runner: maximum interval of barriers in ms while an iteration may send records back."""
 STANDSTILL_S = 0.002
 """Interval in seconds of checks of the last snapshot, its savepoint and its commits."""
 MAX_REMAINING_WORK_EPOCHS = 5
-"""Batched runner: factor of the epoch time for tasks that process remaining records after the end of their input. No task waits for their
-output, and each epoch is a Spark job.
+"""Factor by which epochs are longer while tasks process remaining records after the end of their input. No task waits for the output of
+these tasks, and in the batched runner each epoch costs a Spark job.
 """
 NEWS_S = 0.02
 """Pipelined runner: interval in seconds of checks for the tasks' reports while a checkpoint uploads."""
@@ -127,7 +127,7 @@ class EpochLoop:
         return not self._runner.streaming and self.exhausted and self._parts.checkpoints.coordinator.is_storing
 
     def _wait_for_outcome(self) -> None:
-        """Wait for the outcome of a snapshot. Nothing may be read after the last one, because it would have to be read again."""
+        """Wait for the outcome of a snapshot. No record may be read after the last snapshot, because it would have to be read again."""
         self._sleep(STANDSTILL_S)
         self._requests.take()
         self._handle_events()
@@ -136,12 +136,12 @@ class EpochLoop:
             self._requests.feed(events.CommitsDone())
 
     def _notify_end(self) -> None:
-        """Notify the tasks that their last snapshot is complete and committed. Functions may commit on it, and sources acknowledge messages
+        """Notify the tasks that their last snapshot is complete and committed. Functions may then commit, and sources acknowledge messages
         to queues.
 
         Raises:
             JobFailed, EpochFailed: the notification at the end of the input failed. The next attempt reaches the end of the input again and
-                repeats it. A failure in a stop is only logged, because a restore of its savepoint can do the missing work.
+                repeats the notification. A failure in a stop is only logged, because a restore of its savepoint can do the missing work.
         """
         self._handle_events()
         if not (self._completed or self._committed):
@@ -251,7 +251,7 @@ class EpochLoop:
         return hanging(whereabouts[slot, level], slot, level, error.message)
 
     def _unanswered(self) -> str:
-        """Describe the tasks that block the epoch. The level nearest to the sources is the cause, because later levels wait for it."""
+        """Describe the tasks that block the epoch. The level nearest to the sources is the cause, because later levels wait for this level."""
         took = self._now() - self._began_at
         if took < self._parts.settings.checkpoint_timeout_ms // 2:
             return ""  # the checkpoint expired for another reason
@@ -350,7 +350,7 @@ class EpochLoop:
         self._parts.metrics.on_epoch(self.epoch, acks, duration_ms, self._lag())
 
     def _end_loops(self, loops: list[SourceCoordinator]) -> None:
-        """End the iterations if none contains records and no other source has any."""
+        """End the iterations if no iteration contains records, and no other source has more records."""
         others = (source for source in self._parts.sources.values() if not source.loop_id)
         if all(source.exhausted for source in others) and not any(loop.has_splits for loop in loops):
             for loop in loops:

@@ -150,7 +150,7 @@ class JobMaster:
         self._thread.start()
 
     def request(self, operation: Operation) -> Operation:
-        """Queue a request. It fails at once if the job has ended."""
+        """Queue a request. The request fails at once if the job has ended."""
         self._requests.submit(operation)
         return operation
 
@@ -225,7 +225,7 @@ class JobMaster:
             raise Stopped(ended.status)
         if self.options.awaits_release:
             self._wait_for_release()
-        # A restarted deployed master has the arguments of its first start. Its checkpoints take precedence over them.
+        # A restarted deployed master has the arguments of its first start. The job's checkpoints take precedence over these arguments.
         fresh = self.options.fresh and not self.options.keep_result
         self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
         self.is_accepted = True
@@ -280,7 +280,7 @@ class JobMaster:
         return delay
 
     def discard_attempt(self, reason: str) -> None:
-        """Discard the state in the tasks and fail the requests that need it. The next attempt starts from the last checkpoint."""
+        """Discard the state in the tasks, and fail the requests that need the attempt. The next attempt starts from the last checkpoint."""
         self._requests.feed(events.AttemptFailed(reason))
         self._restart_from_checkpoint(reason)
 
@@ -350,7 +350,9 @@ class JobMaster:
         self._requests.fail_all(status)
 
     def _store_result(self, status: JobStatus) -> None:
-        """Store the result before the checkpoints are deleted. Without both, a restarted master would start the job from nothing."""
+        """Store the result before the checkpoints are deleted. Without a result and without checkpoints, a restarted master would start the
+        job from nothing.
+        """
         record = ResultRecord(status, self._now(), self.history.end_of_input)
         store_or_retry(
             lambda: self.checkpoints.store_result(record), lambda: self.checkpoints.close(status, self._monotonic())
@@ -472,7 +474,7 @@ class JobMaster:
         self._requests.feed(events.FirstEpochRun(self.parallelism))
 
     def _started(self, failure: str = "") -> None:
-        """Record the result of the start, if one was in progress."""
+        """Record the result of the start, if a start was in progress."""
         steps = self.parts.steps.end()
         if steps:
             began, restores = steps[0][1], self.parts.steps.restores

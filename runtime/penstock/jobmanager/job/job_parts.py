@@ -106,7 +106,7 @@ class JobMasterOptions:
     slot_timeout_s: float | None = None
     """Timeout for slots in seconds. None means the timeout in the settings."""
     stabilization_s: float = 3.0
-    """Time in seconds that the adaptive scheduler waits for lost slots before it continues with fewer."""
+    """Time in seconds that the adaptive scheduler waits for lost slots before it continues with fewer slots."""
     sink: ResultSink = field(default_factory=ResultSink)
     awaits_release: bool = False
     """Whether to prepare everything and then wait for a record with the starting point (`checkpoint.leadership.release`)."""

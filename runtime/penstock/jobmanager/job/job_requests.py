@@ -76,7 +76,7 @@ class JobRequests:
     # --- from other threads -----------------------------------------------------------------------------------
 
     def submit(self, operation: Operation) -> None:
-        """Queue a request. It fails at once if the job has ended."""
+        """Queue a request. The request fails at once if the job has ended."""
         if self._history.status.is_globally_terminal_state() or self._done.is_set():
             operation.fail(f"job {self._job_id} is {self._history.status.value}")
         elif operation.kind == "rescale" and self.runner.available_slots() < int(operation.arguments["parallelism"]):
@@ -91,7 +91,7 @@ class JobRequests:
         self._enforce_end()
 
     def _submit_with_slots(self, operation: Operation) -> None:
-        """Let a local cluster start the workers for a rescale while the job runs. It starts none for a rescale that is refused."""
+        """Let a local cluster start the workers for a rescale while the job runs. A rescale that is refused starts no workers."""
         parallelism = int(operation.arguments["parallelism"])
         try:
             if self._scheduler.refuse_graph(parallelism) is None:
@@ -177,7 +177,9 @@ class JobRequests:
         self.feed(events.Requested(request, refusal))
 
     def _refusal(self, operation: Operation) -> str:
-        """Return the reason to refuse a request that the state machine cannot know. Complete a rescale at once if it changes nothing."""
+        """Return the reason to refuse a request, for reasons that the state machine cannot know. Complete a rescale at once if it changes
+        nothing.
+        """
         match operation.kind:
             case "savepoint" | "stop":
                 self._parts.checkpoints.coordinator.check_savepoint_directory(
@@ -194,7 +196,7 @@ class JobRequests:
     def _refuse_rescale(self, operation: Operation) -> str:
         parallelism = int(operation.arguments["parallelism"])
         is_running = self.state.stage is Stage.RUNNING and self.state.ending is None
-        # If slots came back, operators with their own parallelism may grow beyond that of the job.
+        # If slots came back, operators with their own parallelism may grow beyond the parallelism of the job.
         if is_running and parallelism == self._scheduler.parallelism and operation.arguments.get("trigger") != "slots":
             self._set_wanted_parallelism(operation)
             operation.complete(result=parallelism)
@@ -204,7 +206,8 @@ class JobRequests:
         """Handle the coordinator's events of checkpoints and savepoints.
 
         Raises:
-            PenstockError: more checkpoints failed than are tolerated, or another JobManager leads. All events were handled first.
+            PenstockError: more checkpoints failed than are tolerated, or another JobManager leads. It is raised after all events are
+                handled.
         """
         failure: PenstockError | None = None
         for event in coordinator_events:
@@ -276,7 +279,7 @@ class JobRequests:
         coordinator.trigger_checkpoint(request.id)
 
     def _set_wanted_parallelism(self, operation: Operation) -> None:
-        """Set the wanted parallelism if a user requested the rescale, and not slots that came back."""
+        """Set the wanted parallelism if a user requested the rescale. Slots that came back do not change it."""
         if operation.arguments.get("trigger") != "slots":
             self._scheduler.wanted = int(operation.arguments["parallelism"])
 
@@ -284,7 +287,7 @@ class JobRequests:
 
     @property
     def is_ending(self) -> bool:
-        """Return whether a request to end the job is pending, which is enforced after a timeout."""
+        """Return whether a request to end the job is pending. Such a request is enforced after a timeout."""
         return self._enforcing is not None
 
     @property
@@ -307,7 +310,7 @@ class JobRequests:
         return None
 
     def settle(self) -> None:
-        """Check between two epochs, or after a lost one, whether the attempt is over.
+        """Check between two epochs, or after a lost epoch, whether the attempt is over.
 
         Raises:
             Stopped: the job must end.

@@ -55,8 +55,9 @@ def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> No
     """Store the result of an ended job.
 
     Args:
-        store: stores the result.
-        close: deletes the checkpoints. It is called only after a retry, because otherwise the caller closes them.
+        store: function that stores the result.
+        close: function that deletes the checkpoints. It is called only after a retry of `store`. Otherwise, the caller deletes the
+            checkpoints.
 
     Raises:
         StorageError: the result is not stored yet. Retries of `store` and `close` run in the background.
@@ -74,7 +75,7 @@ def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> No
 
 
 def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
-    """Retry `end` in the background until it succeeds or the process ends, after storage prevented the end of a job.
+    """Call `end` in the background until it succeeds or the process ends. Use this after storage has prevented the end of a job.
 
     A deployed master outlives its job. Without the result, the job would run again when the pod is replaced.
 

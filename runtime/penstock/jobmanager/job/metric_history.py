@@ -94,7 +94,7 @@ class MetricHistory:
         parallelism: int,
         wall_offset_ms: int = 0,
     ) -> None:
-        """Add a sample of the counters. The first one of an attempt is only the base of the next one.
+        """Add a sample of the counters. The first sample of an attempt is only the base of the next sample.
 
         Args:
             now_ms: time on the monotonic clock.

@@ -39,7 +39,7 @@ class PendingResults:
         return results
 
     def completed(self, checkpoint_id: int) -> Results:
-        """Return the results before this checkpoint. They include those of earlier, aborted checkpoints, which this one covers."""
+        """Return the results before this checkpoint. They include the results before earlier, aborted checkpoints."""
         results: Results = []
         for earlier in sorted(i for i in self._by_checkpoint if i <= checkpoint_id):
             results += self._by_checkpoint.pop(earlier)

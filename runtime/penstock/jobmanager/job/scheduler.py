@@ -8,20 +8,20 @@ Solution. A rescale is a compromise between these two. A new attempt is cheap to
 one last snapshot and starts another attempt from it with another graph.
 1. `JobRequests` refuses an impossible rescale (`refuse`) before anything ends. Otherwise the rescale ends the attempt (`attempt_end`) with
    a checkpoint as its last snapshot. A savepoint in progress is completed first.
-2. The epoch that takes this checkpoint reads no input, and it waits for its uploads. The job pauses until the manifest is stored and
-   `EpochLoop` raises `AttemptRestarted`. The new parallelism is now the wanted one.
+2. The epoch that takes this checkpoint reads no input, and waits for the uploads of the checkpoint. The job pauses until the manifest is
+   stored and `EpochLoop` raises `AttemptRestarted`. The new parallelism is now the wanted one.
 3. `JobMaster.restart_attempt` starts another attempt as after a failure, but without a delay and without counting a failure. The attempt
    has the usual steps: `place`, next leader epoch, restore by key group, redistribution of sources and operator state, commits of
    the snapshot.
 4. When the first epoch has run, the request is answered.
 
-Invariants. Until the manifest is stored, the job can continue unchanged, and does so if the snapshot fails. After it, everything is
-durable and a failure is an ordinary one: the next attempt has the new parallelism. Only operators without their own parallelism
+Invariants. Until the manifest is stored, the job can continue unchanged, and does so if the snapshot fails. After that, everything is
+durable, and a failure is like any other failure: the next attempt has the new parallelism. Only operators without their own parallelism
 change. Key groups (the max parallelism) never change. Slots that the job keeps have the same executor, but not the same state.
 
-The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` one continues with the available slots after
-a short time, and rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's AdaptiveScheduler
-and its declarative resources, and key groups as in Carbone et al., "State Management in Apache Flink" (2017).
+The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` scheduler continues with the available slots
+after a short time, and rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's
+AdaptiveScheduler and its declarative resources, and key groups as in Carbone et al., "State Management in Apache Flink" (2017).
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class JobScheduler:
         """Parallelism of the current attempt."""
         self.wanted = self.parallelism
         self._limit: int | None = None
-        """Adaptive scheduler: number of slots that the attempt has, if it is less than it needs. None means that it has all slots."""
+        """Adaptive scheduler: number of slots that the attempt has, if it needs more slots. None means that it has all slots that it needs.
+        """
         self.graph: JobGraph = self._build_graph(self.wanted, validates_connectors=True)
         check_declared_states(self.graph)
 
@@ -119,8 +120,8 @@ class JobScheduler:
         return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
-        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler), or None if it would not
-        grow.
+        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler), or None if the job would
+        not grow.
         """
         if self._limit is None:
             return None

@@ -52,7 +52,7 @@ class JobSettings:
     epoch_max_records: int
     epoch_max_bytes: int
     buffer_timeout_s: float = 0.0
-    """Time in seconds. Infinite: only full buffers are sent."""
+    """Maximum time in seconds that a record waits in a buffer. Infinite means that only full buffers are sent."""
     object_store_options: dict[str, Any] = field(default_factory=dict)
     merged_file_bytes: int = 0
     """Maximum size in bytes of an object that merges small state files. 0 means that files are not merged."""
@@ -84,7 +84,7 @@ class JobSettings:
     working_folder: str = ""
     """Directory with links to the program's archives, for the working directory of functions. It is empty without archives."""
     bundle: Bundle | None = None
-    """Bundle with the program's code, which its workers fetch. None means that they have the code."""
+    """Bundle with the program's code, which the workers fetch. None means that the workers have the code."""
 
     @property
     def checkpointing(self) -> bool:
@@ -158,7 +158,9 @@ class JobSettings:
         return self.from_local and self.backend == "rocksdb"
 
     def aligns(self, *, batch: bool) -> bool:
-        """Return whether barriers hold back later records. Batch mode always does it, because no record of a key may follow its result."""
+        """Return whether barriers hold back later records. In batch mode they always do, because no record of a key may follow the key's
+        result.
+        """
         return batch or self.checkpoint_mode == "EXACTLY_ONCE"
 
     def uses_pipelined(self, *, dataframes: bool) -> bool:

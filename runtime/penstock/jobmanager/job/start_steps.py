@@ -4,8 +4,8 @@ A start is a sequence of steps: slots, the claim and the restore plan of the che
 the job, restores state and opens functions. Then the first epoch runs to its end.
 
 Each step has its own limit. The scheduler limits the wait for slots, the retries limit storage, and the watchdog limits
-the steps of a task. One case is left: a task that never starts, or that reports nothing. For this case, the first epoch
-has a limit. Its clock pauses while a task reports a step.
+the steps of a task. One case is left: a task that never starts, or that reports nothing. For this case, the first epoch has a limit. The
+clock of this limit pauses while a task reports a step.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Where = Mapping[tuple[int, int], Whereabouts]
 
 
 class StartSteps:
-    """Steps of one job's start. Its JobMaster's thread uses it. Any thread may read `step`.
+    """Steps of one job's start. The JobMaster's thread calls the methods. Any thread may read `step`.
 
     Args:
         on_step: function that is called with each step that a task reports as slow.
@@ -73,7 +73,7 @@ class StartSteps:
 
         Raises:
             JobFailed: a task that reported its location blocks the epoch.
-            EpochFailed: a task that reported nothing blocks it.
+            EpochFailed: a task that reported nothing blocks the epoch.
         """
         at_start = {task: of for task, of in where.items() if of.step in _OF_TASKS}
         if at_start:

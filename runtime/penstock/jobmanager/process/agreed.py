@@ -1,4 +1,6 @@
-"""Settings that a master and its workers each read from the same configuration. It imports little to keep a worker's process small."""
+"""Settings that a master and its workers each read from the same configuration. This module imports little, to keep a worker's process
+small.
+"""
 
 from __future__ import annotations
 

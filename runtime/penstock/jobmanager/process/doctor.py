@@ -60,7 +60,7 @@ _EXTRAS = {
 class Health(StrEnum):
     GOOD = "good"
     DOUBTFUL = "doubtful"
-    """Some jobs run, but not all, or not well."""
+    """Not all jobs run, or jobs do not run well."""
     BAD = "bad"
     """No job runs."""
 

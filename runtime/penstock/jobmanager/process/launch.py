@@ -53,7 +53,7 @@ def run_script(
     """Run a program in this process as `__main__` on an embedded cluster, and return when it has ended.
 
     Args:
-        is_detached: other commands observe the jobs. So REST is also served for jobs without Spark.
+        is_detached: whether other commands observe the jobs. If so, REST is also served for jobs without Spark.
 
     Raises:
         SystemExit: the process received SIGTERM. The jobs have kept their checkpoints.
@@ -303,7 +303,7 @@ def _check_storage(settings: Configuration, stores: Mapping[str, Any]) -> dict[s
 
 
 def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
-    """Return the manifest. If newer checkpoints of a running job have replaced the given one, return the newest."""
+    """Return the manifest. If newer checkpoints of a running job have replaced the given checkpoint, return the newest manifest."""
     from penstock.checkpoint.files.layout import parse_checkpoint_folder
     from penstock.checkpoint.savepoint.snapshots import newest_complete, resolve
 
@@ -334,7 +334,9 @@ def _problem(error: PenstockError) -> dict[str, str]:
 
 
 def _memory_warnings(collector: GraphCollector, state_bytes: int) -> list[dict[str, str]]:
-    """Return warnings for containers that this job would exceed. The limits are known if the operator has written them to the settings."""
+    """Return warnings for containers whose memory limit this job would exceed. The limits are known if the operator has written them to the
+    settings.
+    """
     from penstock.common.config.memory import shortages
 
     graph = collector.graph

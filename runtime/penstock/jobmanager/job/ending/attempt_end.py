@@ -41,8 +41,8 @@ Solution. At most one *ending* is in progress. It passes through stages, and onl
 
     ² STARTING: deferred until the first epoch has run
 
-A drain sends the final watermark before its snapshot. Windows have then fired, and all later records would be late. For this reason,
-its attempt never continues. If the stop fails, the job restarts from the last checkpoint. The checkpoint never contains the drained
+A drain sends the final watermark before its snapshot. Windows have then fired, and all later records would be late. For this reason, the
+attempt of a drain never continues. If the stop fails, the job restarts from the last checkpoint. The checkpoint never contains the drained
 state, because its manifest is stored only after everything else of the stop has succeeded (docs/checkpoint-protocol.md, 5).
 
 Invariants, tested over all states and events:
@@ -225,7 +225,8 @@ def _on_aborted(state: State, event: SnapshotAborted) -> Reaction:
     if ending.id and ending.id in event.requests:
         return _ending_failed(state, f"the snapshot failed, and the job continues unchanged: {event.reason}", effects)
     if ending.checkpoint and ending.checkpoint == event.checkpoint:
-        # Its number was taken, or the end of the input is retried. A stop whose savepoint failed gets its answer from that failure.
+        # The number of the snapshot was taken, or the end of the input is retried. If the savepoint of a stop failed, the failure answers
+        # the stop.
         return replace(state, stage=Stage.SNAPSHOT, ending=replace(ending, checkpoint=0)), effects
     return state, effects
 

@@ -1,4 +1,4 @@
-"""The state of a snapshot that a changed program can use, and the reasons for the state that it cannot use."""
+"""The state of a snapshot that a changed program can use, and the reasons why it cannot use the other state."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The process of `penstock dev`: it watches the program's files and starts each run in a forked process.
 
 The engine is imported once, so a run starts in a fraction of a second. A fork also discards everything that the former
-program left behind: modules, threads and connections. This process starts no threads, because a fork copies none.
+program left behind: modules, threads and connections. This process starts no threads, because a fork copies only the thread that calls it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _KILL_S = STOP_S + END_S + 4.0
 """Time in seconds for a process to end after a request, before it is killed."""
 _OVER = ("FINISHED", "CANCELED", "FAILED")
 _MOST_ATTEMPTS = 10
-"""Maximum number of starts in a row that leave out the state of one more operator."""
+"""Maximum number of consecutive starts, each without the state of one more operator."""
 
 
 @dataclass(frozen=True)

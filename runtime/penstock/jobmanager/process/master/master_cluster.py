@@ -45,7 +45,7 @@ _READ_BY_DRIVERS = (
     *("AWS_", "HADOOP_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
     *("LD_LIBRARY_PATH", "PYTHONPATH", "SPARK_CONF_DIR", "YARN_CONF_DIR"),
 )
-"""Prefixes of names of environment variables."""
+"""Prefixes of the names of environment variables that a driver reads."""
 
 
 class MasterClusterProvider:
@@ -67,7 +67,7 @@ class MasterClusterProvider:
         The configuration shows which driver a job will need. A job with other requirements gets another driver.
 
         Args:
-            entry: entry of the program that will use them.
+            entry: entry of the program that will use the driver.
         """
         expected = JobSettings.from_configuration(self._settings.to_dict())
         expected.python_path.extend(dict.fromkeys([*_folders_of(entry), *import_path()]))
@@ -91,7 +91,7 @@ class MasterClusterProvider:
         return create_runner(cluster, pipelined=pipelined, levels=levels)
 
     def shared(self, settings: Configuration) -> SharedCluster:
-        """Return the cluster for jobs of other processes. Start it if it does not run. Its slots are those of `penstock worker`."""
+        """Return the cluster for jobs of other processes. Start it if it does not run. Its slots belong to `penstock worker` processes."""
         of_jobs = JobSettings.from_configuration(settings.to_dict())
         of_jobs.python_path.extend(import_path())
         with self._starting:
@@ -144,7 +144,7 @@ class MasterClusterProvider:
         self.stop()
 
     def _end_when_driver_ends(self, cluster: SparkCluster) -> None:
-        """End this process when its driver's JVM ends, because without the driver it cannot run the job. A new container can."""
+        """End this process when its driver's JVM ends, because it cannot run the job without the driver. A new container can run the job."""
 
         kills = MemoryKills()
 

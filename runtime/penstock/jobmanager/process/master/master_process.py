@@ -1,11 +1,12 @@
 """The process of a deployed JobManager (`penstock master`): one program and one job, until it receives a stop signal.
 
-It outlives its job if `execution.shutdown-on-application-finish` is false, which the operator sets. Clients can then read the result
-of the job, and the container is not restarted. SIGTERM leaves the job with its checkpoints, and the next master continues from them.
+The process outlives its job if `execution.shutdown-on-application-finish` is false, which the operator sets. Clients can then read the
+result of the job, and the container is not restarted. SIGTERM leaves the job with its checkpoints, and the next master continues from them.
 
-A master that another one has superseded does not run forever. It reports SUSPENDED for a minute and exits with code 75. If another pod has
-replaced its pod, as after a network partition of a node, Kubernetes removes it in that time. If it is the only one that should run, it is
-restarted and takes over. Two masters that are both restarted repeatedly alternate about once a minute, and both report the reason.
+If another master takes over the job, the superseded master reports SUSPENDED for a minute and exits with code 75. If another pod has
+replaced the superseded master's pod, as after a network partition of a node, Kubernetes removes the old pod in that time. Otherwise,
+Kubernetes restarts the master, and it takes over the job again. If Kubernetes restarts both masters repeatedly, they alternate about once a
+minute, and both report the reason.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ FENCED_EXIT_DELAY_S = 60.0
 EXIT_STORAGE = 74
 """EX_IOERR of sysexits.h: checkpoint storage failed. The Kubernetes operator knows this exit code and the next one."""
 EXIT_FENCED = 75
-"""EX_TEMPFAIL of sysexits.h: restart it if it is still needed. The Kubernetes operator knows it (`troubles`)."""
+"""EX_TEMPFAIL of sysexits.h: restart the master if it is still needed. The Kubernetes operator knows this exit code (`troubles`)."""
 REFUSED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a master stays after its check has refused the program. The operator reads the report and removes the pod."""
 STARTED_S = 30.0
@@ -58,7 +59,7 @@ def run_master_process(
     """Serve REST, run the program, and keep running as the settings require. Return the exit code.
 
     Exit code 0 means that the job finished or was cancelled, 74 that checkpoint storage failed, and 75 that another master
-    has taken over. Code 1 is any other end.
+    has taken over. Exit code 1 means any other end.
 
     Args:
         program: function that runs the user's program. Its jobs go to the session.
@@ -116,7 +117,7 @@ def _serve(
 
 
 def _is_of_storage(error: BaseException | None) -> bool:
-    """Return whether storage did not respond or refused. A missing or damaged snapshot is a permanent failure and not one of these."""
+    """Return whether storage did not respond or refused. A missing or damaged snapshot does not count, because it is a permanent failure."""
     return isinstance(error, PenstockError) and error.code in (StorageError.code, StorageRefused.code)
 
 
@@ -127,8 +128,8 @@ def _is_fenced(session: Session) -> bool:
 def collect_rarely() -> None:
     """Make Python's cycle collector run less often.
 
-    It scans every object repeatedly, and the JobManager has many long-lived ones for each subtask. For hundreds of slots, it took half of
-    an epoch's time.
+    The collector scans every object repeatedly, and the JobManager has many long-lived objects for each subtask. For hundreds of slots, the
+    collector took half of an epoch's time.
     """
     gc.freeze()
     gc.set_threshold(GC_ALLOCATIONS, 20, 100)

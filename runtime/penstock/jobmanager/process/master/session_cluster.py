@@ -1,8 +1,9 @@
 """The process of a session cluster (`penstock session`): a JobManager without a program, which runs the programs that clients send.
 
-It is for experiments and for programs that start jobs from elsewhere (`create_remote_environment`). A client that may send a program
-can run code here, so the process always requires a token. It generates one unless `security.rest.token-file` is set. When the process
-stops, it leaves its jobs with their checkpoints. Use one JobManager for each job (`master_process`) if jobs must continue by themselves.
+It is for experiments, and for programs that start jobs from other processes (`create_remote_environment`). A client that may send a program
+can run code in the cluster, so the process always requires a token. It generates one unless `security.rest.token-file` is set. When the
+process stops, it leaves its jobs with their checkpoints. Use one JobManager for each job (`master_process`) if jobs must continue by
+themselves.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ def _serve(
 
 @contextmanager
 def _programs(provider: SharedProvider, session: Session, settings: Configuration) -> Iterator[ProgramRunner]:
-    """Yield the runner of programs, with a folder for their output and, without storage for high availability, for the programs."""
+    """Yield the runner of programs. A temporary folder contains their output. Without storage for high availability, it also contains the
+    programs.
+    """
     with tempfile.TemporaryDirectory(prefix="penstock-programs-", ignore_cleanup_errors=True) as folder:
         storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
         url = join_url(normalize_url(storage or folder), "session")
@@ -139,8 +142,8 @@ def _with_token(settings: Configuration) -> Iterator[tuple[Configuration, LocalT
 
 
 class _EndingSession(Session):
-    """Session that lets `DELETE /cluster` end the process. The process then stops the cluster, and no other code may do so at the same
-    time.
+    """Session that lets `DELETE /cluster` end the process. The end of the process stops the cluster, and no other code may stop it at the
+    same time.
     """
 
     def __init__(self, provider: ClusterProvider, stop_requested: threading.Event) -> None:

@@ -27,7 +27,7 @@ def shipped(program: Any) -> bytes:
     """Return the program as bytes.
 
     Raises:
-        InvalidJob: a part of it cannot be serialized.
+        InvalidJob: a part of the program cannot be serialized.
     """
     from penstock.taskmanager.code.pickler import dumps
 
@@ -50,7 +50,8 @@ def unpacked(content: bytes, penstock: str, python: str, version: str) -> Any:
         version: version of Penstock in this process.
 
     Raises:
-        InvalidJob: other versions created the bytes, they are not a program, or they need a package that is not installed here.
+        InvalidJob: other versions created the bytes, or the bytes are not a program, or the program needs a package that is not installed
+            here.
     """
     if (penstock, python) != (version, PYTHON):
         raise InvalidJob(

@@ -49,7 +49,7 @@ class ClusterService:
         """Check that the job belongs to the program.
 
         Raises:
-            InvalidJob: it belongs to another program, or the program has too many jobs.
+            InvalidJob: the job belongs to another program, or the program has too many jobs.
         """
         if job_id not in self._job_ids:
             raise InvalidJob(f"job {job_id} does not belong to this program, or the program has over {MAX_JOBS} jobs")

@@ -12,7 +12,7 @@ from penstock.rest.errors import NotFound
 
 
 class EndedJobs(ArchiveGateway):
-    """Archives in memory. The oldest ones are removed first.
+    """Archives in memory. The oldest archives are removed first.
 
     Args:
         max_jobs: maximum number of jobs.
@@ -27,7 +27,7 @@ class EndedJobs(ArchiveGateway):
         self._keeping = threading.Lock()
 
     def add(self, archive: JobArchive) -> None:
-        """Keep a job, and remove those that exceed the limits."""
+        """Keep a job, and remove the jobs that exceed the limits."""
         now = time.monotonic()
         with self._keeping:
             self._kept.pop(archive.job.id, None)

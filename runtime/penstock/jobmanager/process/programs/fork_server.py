@@ -1,7 +1,8 @@
 """A process that has loaded the engine and forks the processes of programs, so that they start within milliseconds.
 
-It has one thread, because a fork copies only the thread that calls it. The session sends it the streams and the connection of each new process. It
-reports each process that ends. It ends with the session, and the processes of programs then end by themselves.
+The server has one thread, because a fork copies only the thread that calls it. The session sends the streams and the connection of each new
+process to the server. The server reports each process that ends. It ends with the session, and the processes of programs then end by
+themselves.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOADED = (
 )
 """Modules that nearly every program imports."""
 _MESSAGE = struct.Struct(">ii")
-"""Process id and exit code. Each message of the server is one."""
+"""Process id and exit code. Each message of the server has these two numbers."""
 START_S = 30.0
 """Maximum time in seconds of a fork, which first waits for the imports of the server."""
 

@@ -62,10 +62,10 @@ class SessionJars:
         )
 
     def _entry(self, name: str, digest: str) -> str:
-        """Return the module that starts the program: the only one at the top, `job.py`, `main.py` or `__main__.py`.
+        """Return the module that starts the program: `__main__.py`, `job.py` or `main.py`, or else the only module at the top.
 
         Raises:
-            InvalidJob: no module, or none of several, is known to be the start.
+            InvalidJob: the top has no module, or has several modules with other names.
         """
         folder = prepared(name, digest, lambda: self._store.bundle(name, digest)) / CODE
         modules = sorted(path.name for path in folder.glob("*.py"))

@@ -1,4 +1,6 @@
-"""The description of a program in a session cluster, and of its jobs, as the session and the program's process exchange and store it."""
+"""Descriptions of a program in a session cluster and of its jobs. The session and the program's process exchange them. The session also
+stores `ProgramSpec`.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class ProgramSpec(msgspec.Struct):
     """Savepoint or checkpoint of the first start. Later starts continue from the newest checkpoint of each job."""
     allow_non_restored: bool | list[str] = False
     job_id: str = ""
-    """Id of the first job. The ids of further jobs follow from it and their order."""
+    """Id of the first job. The ids of further jobs are derived from this id and from the order of the jobs."""
     submitted_at: int = 0
     """ms since the epoch."""
     starts: int = 0

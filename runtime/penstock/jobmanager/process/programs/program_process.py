@@ -1,8 +1,8 @@
 """The process of one program in a session cluster: it runs the program's `main`, and is the JobManager of its jobs.
 
-It uses the session's Spark cluster (`cluster.attached_cluster`) and has no REST server: the session calls `program_functions`. So it does
-not load the packages of REST, and ends with everything that the program has loaded. A crash of the process, or its use of memory, does not
-affect the session or other programs. It has no right to remain when the session ends: it then suspends its jobs and ends.
+The process uses the session's Spark cluster (`cluster.attached_cluster`). It has no REST server and does not load the packages of REST,
+because the session calls `program_functions`. Everything that the program has loaded ends with the process. A crash of the process, or its
+use of memory, does not affect the session or other programs. When the session ends, the process suspends its jobs and ends too.
 """
 
 from __future__ import annotations

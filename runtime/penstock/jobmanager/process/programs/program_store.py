@@ -3,7 +3,8 @@
     <folder>/bundles/<digest>/<file name>    the bundle
     <folder>/programs/<id>.json              a program that has not ended (`ProgramSpec`)
 
-A session that starts runs all stored programs again. Files in storage may come from others, so they are checked when they are read.
+When a session starts, it runs all stored programs again. Other users may have written files into the storage, so each file is checked when
+it is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from penstock.rest import facts
 from penstock.rest.errors import NotFound
 
 RETRY_S = 20.0
-"""Time in seconds for which a storage that does not respond is tried again."""
+"""Time in seconds for which calls to a storage that does not respond are retried."""
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -51,7 +52,7 @@ class ProgramStore:
         """Store a bundle, and return its description. The same bundle is stored once.
 
         Raises:
-            InvalidJob: it is too large, empty, or not a program by its name.
+            InvalidJob: the bundle is too large or empty, or its name is not the name of a program.
         """
         check_name(name)
         if not content:
@@ -77,7 +78,7 @@ class ProgramStore:
         """Return a bundle.
 
         Raises:
-            NotFound: it was deleted.
+            NotFound: the bundle was deleted.
             StorageError: its content has another digest.
         """
         try:
@@ -114,7 +115,7 @@ class ProgramStore:
         self._store.delete(self._program_url(program_id))
 
     def programs(self) -> list[ProgramSpec]:
-        """Return the programs that have not ended, in the order of their submission. Files that are no programs are logged and ignored."""
+        """Return the programs that have not ended, in the order of their submission. Files that are not programs are logged and ignored."""
         found = []
         for info in self._store.list_objects(join_url(self.url, "programs") + "/"):
             try:

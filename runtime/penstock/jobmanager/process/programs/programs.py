@@ -1,8 +1,8 @@
 """The programs of a session: it starts a process for each, watches it, and starts it again if it crashes or the session was restarted.
 
 A program is stored before its process starts (`program_store`), and removed when its jobs have ended. So a session that is restarted runs
-all its programs again, and each job continues from its newest checkpoint. A process that ends without a result is started again, at most
-`CRASHES` times in a row.
+all its programs again, and each job continues from its newest checkpoint. A process that ends without a result is started again. After
+`CRASHES` such ends in a row, the program is abandoned.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from penstock.rest import facts
 from penstock.rest.errors import Conflict, NotFound
 
 CRASHES = 3
-"""Number of starts in a row that may end in a crash. A process that has run for `STEADY_S` is not part of the row."""
+"""Number of crashes in a row after which a program is abandoned. A process that has run longer than `STEADY_S` begins a new row."""
 STEADY_S = 60.0
 BACKOFF_S = 1.0
-"""Time in seconds before the first restart. It doubles with each."""
+"""Time in seconds before the first restart. It doubles with each further restart."""
 START_S = 900.0
-"""Maximum time in seconds until the first job of a program is accepted, which includes the installation of packages and the wait for slots."""
+"""Maximum time in seconds until the first job of a program is accepted. It includes the installation of packages and the wait for slots."""
 SUSPEND_S = 25.0
 MAX_OPERATIONS = 1_000
 _LAST_OUTPUT = 2_000
@@ -196,7 +196,7 @@ class ProgramRunner:
         """Return the output of the program of a job, also after its end.
 
         Raises:
-            NotFound: the job is no job of a program, or it is no longer kept.
+            NotFound: the job does not belong to a program, or its output is no longer kept.
         """
         program = self.program_of(job_id)
         output = self._outputs.get(job_id) if program is None else program.output
@@ -214,7 +214,7 @@ class ProgramRunner:
                     os.unlink(path)
 
     def jobs(self) -> list[facts.Job]:
-        """Return the jobs of all running programs. A process that does not answer at once is represented by its last answer."""
+        """Return the jobs of all running programs. If a process does not answer at once, its last answer is used."""
         found: list[facts.Job] = []
         for program in self.programs():
             gateway = program.gateway
@@ -237,7 +237,9 @@ class ProgramRunner:
         return found
 
     def operation(self, request_id: str) -> facts.Operation | None:
-        """Return the status of an action, or None. Only the process of its job knows it, and at the end of the process this object."""
+        """Return the status of an action, or None. While the process of the job runs, only the process knows the status. After its end,
+        this object knows it.
+        """
         if request_id in self._operations:
             return self._operations[request_id]
         for program in self.programs():
@@ -356,7 +358,7 @@ class ProgramRunner:
         program.note(lambda: setattr(program, "end", end))
 
     def _disconnected(self, program: RunningProgram, service: ClusterService) -> None:
-        """Handle the end of a process. Its slots are free only now, because its tasks end with it."""
+        """Handle the end of a process. Its slots are free only now, because its tasks end with the process."""
         service.release_all()
 
     def _process_ended(self, pid: int, code: int) -> None:

@@ -13,7 +13,7 @@ from penstock.rest.errors import Unavailable
 ANSWER_S = 10.0
 """Time in seconds for the process of a program to answer. User code that keeps the interpreter busy can delay it."""
 LIST_S = 2.0
-"""The same time for requests that concern the jobs of all programs."""
+"""Time in seconds to answer a request that concerns the jobs of all programs."""
 
 
 class RemoteGateway:

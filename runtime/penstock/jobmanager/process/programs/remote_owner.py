@@ -1,4 +1,4 @@
-"""The calls of a program's process to the session: for the cluster, and with the metrics of its jobs."""
+"""The calls of a program's process to the session. They use the session's cluster, and send the metrics of the program's jobs."""
 
 from __future__ import annotations
 

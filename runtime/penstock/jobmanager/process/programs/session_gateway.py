@@ -1,4 +1,4 @@
-"""The gateway of a session: the jobs of its programs, of clients' environments, and ended ones."""
+"""The gateway of a session: the jobs of its programs, the jobs of clients' environments, and ended jobs."""
 
 from __future__ import annotations
 

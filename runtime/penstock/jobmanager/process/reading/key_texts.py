@@ -17,7 +17,7 @@ def readings(key: str) -> Iterator[Any]:
     """Yield the possible meanings of a key's text: JSON, such as 7 or ["a", 1], or the text itself.
 
     Raises:
-        BadRequest: the lists are nested more deeply than those of keys.
+        BadRequest: the lists are nested more deeply than in any key.
     """
     try:
         value = json.loads(key)

@@ -1,9 +1,8 @@
 """State that tasks hold now, by key: the live part of queryable state, for REST.
 
-A response belongs to the running attempt, and this JobManager must lead. The job must be RUNNING before the request and
-after the response, otherwise there is no response. A shared check of the storage, at most every few seconds, shows
-whether another JobManager has taken over. No lookup waits for another lookup. If storage or tasks do not respond,
-lookups use at most `MAX_LOOK_UPS` of REST's threads.
+A response belongs to the running attempt, and this JobManager must lead. The job must be RUNNING before the request and after the response.
+Otherwise, the lookup fails. A shared check of the storage, at most every few seconds, shows whether another JobManager has taken over. No
+lookup waits for another lookup. If storage or tasks do not respond, lookups use at most `MAX_LOOK_UPS` of REST's threads.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from penstock.state.peek.stored import Peeked
 LEADS_S = 5.0
 """Time in seconds for which the result of a leadership check is valid, whether it succeeded or failed."""
 _FRESH_S = LEADS_S / 2
-"""Age from which one lookup renews the result, so that other lookups rarely find an expired one."""
+"""Age from which one lookup renews the result, so that other lookups rarely find an expired result."""
 MAX_LOOK_UPS = 20
 """Maximum number of concurrent lookups of all jobs. Each uses one of REST's 40 threads."""
 _AGAIN = "retry in a moment, or ask with consistency=checkpoint"
@@ -74,7 +73,7 @@ class LiveState:
 
 
 class _Leads:
-    """Result of the last check of whether this JobManager leads a job. One lookup runs the check, and no other waits for it."""
+    """Result of the last check of whether this JobManager leads a job. One lookup runs the check, and no other lookup waits for it."""
 
     def __init__(self) -> None:
         self._checking = threading.Lock()

@@ -14,7 +14,9 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.rest import facts
 
 AskReadings = Callable[[str | None], str]
-"""Function that returns the metrics of a TaskManager's JVM, or of the JobManager's for None. Empty means no JVM, or no response."""
+"""Function that returns the metrics of a TaskManager's JVM, or of the JobManager's for None. An empty text means that no JVM runs, or that
+it does not respond.
+"""
 FRESH_S = 1.0
 """Time in seconds for which metrics are shared between requests."""
 _AT_ONCE = 64
@@ -77,8 +79,8 @@ class Measurements:
             return JvmReadings()
 
     def _of_subtasks(self, readings: Sequence[JvmReadings]) -> Mapping[tuple[str, str, int], Mapping[str, float]]:
-        """Return the metrics by subtask. All exchanges between two levels share their buffers, so all subtasks of a task have the same
-        values.
+        """Return the metrics by subtask. All exchanges between two levels share their buffers, so all subtasks on one level of a slot have
+        the same values.
         """
         graphs = {job.job_id: job.graph for job in self._jobs() if not job.is_done}
         found: dict[tuple[str, str, int], dict[str, float]] = {}

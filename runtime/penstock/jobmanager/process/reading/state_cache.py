@@ -15,7 +15,7 @@ from penstock.checkpoint.savepoint.entries import columns
 MAX_BYTES = 32 * 2**20
 """Maximum size of cached state as JSON: about 100,000 entries of 60 bytes. In memory, they take several times as much."""
 _OF_GROUP, _OF_ENTRY = 500, 250
-"""Additional bytes for a key group and for an entry."""
+"""Bytes that a key group and an entry take in addition to their content."""
 MAX_OPERATORS = 16
 SAMPLE = 100
 """Number of entries that are read to find the type of keys."""

@@ -1,7 +1,7 @@
 """The executor of `python job.py`. It starts the JVM of the first job before it imports the engine.
 
-The JVM needs half a second until it responds, and so do the imports. The job then gets its cluster as usual. If the job turns out to
-need another cluster, the JVM stops and another one starts.
+The JVM needs half a second until it responds, and the imports take about as long. If the job needs another cluster, this JVM stops and
+another cluster starts.
 """
 
 from __future__ import annotations

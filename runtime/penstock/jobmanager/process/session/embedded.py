@@ -61,7 +61,9 @@ class LocalClusterProvider:
         self.least_workers = 0
         """Minimum number of TaskManagers in separate processes. 0 means that none is required."""
         self.beside: Callable[[], object] = str
-        """Function that waits for components that start in parallel with the cluster. Jobs begin after it. It may raise an exception."""
+        """Function that waits for components that start in parallel with the cluster. Jobs begin after it has returned. It may raise an
+        exception.
+        """
         self._in_process: WeakSet[InProcessRunner] = WeakSet()
         self._state_folders: set[str] = set()
         """State directories that settings name. Others are inside the cluster's directory."""
@@ -166,7 +168,8 @@ class EmbeddedExecutor:
 
     Args:
         token: token of the REST API. Empty means a new one.
-        serves_in_process: serve REST also for jobs without Spark. Otherwise such a job serves it only if it sets the port.
+        serves_in_process: whether REST is also served for jobs without Spark. Otherwise, it is served for such a job only if the job sets
+            the port.
     """
 
     def __init__(
