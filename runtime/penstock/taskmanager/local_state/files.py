@@ -42,8 +42,8 @@ FORGET_S = 600.0
 """Seconds for which the copies of a job are kept while it has no task on this TaskManager.
 
 The job may be between two attempts. The time counts from the newest modification time of the job's folder and of the
-folders in it. A sweep that sees a task sets the modification time of the job's folder. New copies are not enough as a sign of life, because the checkpoint interval
-decides how often they appear.
+folders in it. A sweep that sees a task sets the modification time of the job's folder. New copies are not a reliable
+sign of a running task, because the checkpoint interval decides how often they appear.
 """
 SWEEP_S = 60.0
 """Seconds between two sweeps of a TaskManager's process."""

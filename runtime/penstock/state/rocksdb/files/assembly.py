@@ -155,8 +155,8 @@ def settled(version: Version, before: Version) -> Version:
 def outside(version: Version, groups: KeyGroupRange) -> dict[str, list[KeyGroupRange]]:
     """Return, for each state, the foreign key groups whose rows may be in the state's files, including hidden rows.
 
-    If a file ends with a deleted range, its last key is not part of the range. The result may then have one key group too
-    many.
+    If a file ends with a deleted range, its last key is not part of the range. The result may then have one key group
+    too many.
     """
     return {
         name: _outside(version.of_family(name), groups) for name in version.families.values() if name.startswith(STATE)
