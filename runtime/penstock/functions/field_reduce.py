@@ -112,7 +112,7 @@ _NUMBERS = frozenset({int, float})
 
 
 def _added(old: Any, new: Any) -> Any:
-    """Return the sum. A sum of numpy integers keeps their type if it fits, and becomes an int if numpy would wrap around.
+    """Return the sum. A sum of numpy integers has their type if the sum fits into it, and is an int if numpy would wrap around.
 
     >>> _added(np.int8(100), np.int8(20)), _added(np.int8(100), np.int8(100))
     (np.int8(120), 200)

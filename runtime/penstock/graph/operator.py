@@ -69,7 +69,7 @@ class Operator:
     key_type: Any = None
     """TypeInformation of keys that are objects of a class (dataclass, NamedTuple, Enum); None for builtin keys.
 
-    The state backend needs it to create the objects again from their stored form.
+    The state backend needs the type to create the keys again from their stored form.
     """
     context: OperatorContext
     output: Output
@@ -81,8 +81,7 @@ class Operator:
     def declare_states(self, context: OperatorContext) -> None:
         """Declare the operator's states whose types come from the program, in a context that is discarded afterwards.
 
-        This is called when the job is built, so that types without an encoding are refused before any part of the job
-        runs.
+        Penstock calls this method when it builds the job, so that it refuses types without an encoding before any part of the job runs.
         """
 
     def open(self) -> None:

@@ -54,7 +54,7 @@ class Program:
 
     @property
     def sinks(self) -> list[Transformation]:
-        """The transformations that no other one reads."""
+        """The transformations that no other transformation reads."""
         return [transformation for transformation in self.transformations if transformation.is_sink]
 
     def settings(self) -> Configuration:

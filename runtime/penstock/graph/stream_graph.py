@@ -31,7 +31,7 @@ class JobGraphBuilder:
     """The builder of one JobGraph.
 
     Args:
-        sinks: the transformations that no other one reads.
+        sinks: the transformations that no other transformation reads.
         parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None means Flink's default of 128.
         limit: highest parallelism of any operator; None means no limit. The adaptive scheduler sets a limit if it has fewer slots.

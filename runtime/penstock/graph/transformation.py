@@ -94,16 +94,16 @@ class Transformation:
 
     @property
     def source(self) -> Source | None:
-        """The connector that it reads, if it is a source."""
+        """The connector that the operator reads, if it is a source."""
         return source_of(self.operation)
 
     @property
     def sink(self) -> Sink | None:
-        """The connector to which it writes, if it is a sink."""
+        """The connector to which the operator writes, if it is a sink."""
         return sink_of(self.operation)
 
     def inherit_parallelism(self) -> None:
-        """Take the parallelism of its input operator if it has one input, so that no record moves to another subtask."""
+        """Take the parallelism of the input operator if this operator has only one input, so that no record moves to another subtask."""
         if len(self.inputs) == 1 and self.inputs[0].partitioning == FORWARD:
             upstream = self.inputs[0].upstream
             self.parallelism, self.non_parallel = upstream.parallelism, upstream.non_parallel

@@ -251,7 +251,7 @@ def forget(name: str) -> None:
 def without_traceback(worker: Callable[..., int]) -> Callable[..., int]:
     """Return PySpark's `worker` as a function that ends silently if the JVM has already closed the task's socket.
 
-    The JVM closes it at the end of a job. PySpark then prints a traceback, which the console shows as output of the program.
+    The JVM closes this socket at the end of a job. PySpark then prints a traceback, which the console shows as output of the program.
     A worker that no other job may use ends here. The JVM sees that an idle worker has ended, and takes another one.
     """
 

@@ -123,7 +123,7 @@ class ResourceManager(SealedServer):
         self._launch(peer, _NONE)
 
     def _launch(self, peer: Peer, expected_executor: str) -> None:
-        """Start a new executor in place of the expected one. Skip it if the TaskManager has reconnected or already has another executor."""
+        """Replace the expected executor by a new one. Do nothing if the TaskManager has reconnected or already has another executor."""
         register = _of(peer)
         with self._launching:
             member = self._spark.registry.get(register.id)

@@ -1,6 +1,7 @@
 """The calls of a process to the SparkContext in the JVM of its cluster's driver.
 
-The process that started the driver has a `SparkCluster`. Processes that share the driver have an `AttachedCluster`. Runners use either.
+The process that started the driver has a `SparkCluster`. Processes that share the driver have an `AttachedCluster`. Runners use either of
+these objects.
 """
 
 from __future__ import annotations

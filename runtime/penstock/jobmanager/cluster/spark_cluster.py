@@ -1,4 +1,4 @@
-"""The cluster of Spark's driver, in this process's JVM. Executors that TaskManagers start register with it.
+"""The cluster of a Spark driver, whose JVM this process starts. The executors that TaskManagers start register with the driver.
 
 None of Spark's own cluster managers is used (see `jvm/SlotCluster.java`). The owner of this object starts executors: `LocalCluster` on
 this machine, `ResourceManager` for deployed TaskManagers. So the JobManager is one process with one JVM as its child.
@@ -252,8 +252,8 @@ class SparkCluster(SparkAccess):
         return found
 
     def executor_changes(self) -> tuple[list[Member], list[Member]]:
-        """Return the TaskManagers whose executor has registered with the driver since the last call, and those whose executor was
-        removed.
+        """Return the TaskManagers whose executor has registered with the driver since the last call, and the TaskManagers whose executor
+        was removed.
         """
         return self.registry.compare_executors({executor.id for executor in self.executors()})
 

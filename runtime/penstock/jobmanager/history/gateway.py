@@ -29,7 +29,7 @@ from penstock.rest.errors import Conflict, NotFound
 SCAN_INTERVAL_S = 10.0
 """Interval between two scans of the folder while clients send requests, in seconds."""
 MAX_JOBS = 10_000
-"""Maximum number of jobs. The newest ones are shown, because pages with more jobs would be unreadable."""
+"""Maximum number of jobs. The newest jobs are shown, because pages with more jobs would be unreadable."""
 SCAN_BUDGET_S = 2.0
 """Time in seconds after which a scan reads no further archive. The next request continues with the small archives, and the next
 scan with the large ones.

@@ -44,7 +44,7 @@ CLOSE_PATIENCE_S = 10.0
 class JobCheckpoints:
     """Checkpoints of one job. The JobMaster drives `coordinator`.
 
-    Without a configured directory, checkpoints are in a temporary one that is deleted with the job. A rescale or a restart of
+    Without a configured directory, checkpoints are in a temporary directory that is deleted with the job. A rescale or a restart of
     the job can restore them, but a restarted JobManager cannot.
     """
 
@@ -218,7 +218,7 @@ class JobCheckpoints:
         self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
 
     def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
-        """Abort the checkpoints in progress. The events contain the requests that failed with them."""
+        """Abort the checkpoints in progress. The events contain the requests that failed with these checkpoints."""
         self._unconfirmed = self.coordinator.end_attempt(reason, now_ms)
         return self.coordinator.tick(now_ms)
 

@@ -40,8 +40,8 @@ ROUND_MS = 50
 STANDSTILL_S = 0.002
 """Interval in seconds of checks of the last snapshot, its savepoint and its commits."""
 MAX_REMAINING_WORK_EPOCHS = 5
-"""Factor by which epochs are longer while tasks process remaining records after the end of their input. No task waits for the output of
-these tasks, and in the batched runner each epoch costs a Spark job.
+"""Batched runner: factor by which epochs are longer while tasks process remaining records after the end of their input. Longer epochs need
+fewer Spark jobs, and no task waits for the output of these tasks.
 """
 NEWS_S = 0.02
 """Pipelined runner: interval in seconds of checks for the tasks' reports while a checkpoint uploads."""
@@ -87,8 +87,8 @@ class EpochLoop:
         self._began_at = 0
         """Start of the running epoch, in ms."""
         self._sleeps_until = 0.0
-        """End of the pause on the monotonic clock, in seconds. Batched runner: it prevents a trickle of input from using the cluster all
-        the time.
+        """End of the pause on the monotonic clock, in seconds. Batched runner: the pause prevents a trickle of input from using the cluster
+        all the time.
         """
 
     @property

@@ -7,8 +7,8 @@ threads wait in a queue until then.
 
 An *attempt* is one execution from a restore to the next failure, rescale or end. A failed epoch ends the attempt, and the state that it
 left in the workers is never used again. The restart strategy decides whether another attempt follows. The new attempt restores the last
-completed checkpoint, rewinds the sources to its positions, and repeats its pending commits. Commits are idempotent, and output that no
-manifest references is discarded.
+completed checkpoint, rewinds the sources to the positions in this checkpoint, and repeats the checkpoint's pending commits. Commits are
+idempotent, and output that no manifest references is discarded.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class JobMaster:
     Args:
         program: program that the user's code built.
         job_id: 32 hex digits.
-        clock: the system clock, or a manual one.
+        clock: the system clock, or a manual clock.
 
-    The constructor builds the job graph and raises `InvalidJob` for errors that are visible in it. `attach` sets the runner.
+    The constructor builds the job graph and raises `InvalidJob` for errors that are visible in the graph. `attach` sets the runner.
     """
 
     def __init__(
@@ -248,7 +248,7 @@ class JobMaster:
             self._pause_while_down(RELEASE_POLL_S)
 
     def restart_attempt(self, restart: AttemptRestarted) -> None:
-        """End the attempt without a failure, so that another one starts at once."""
+        """End the attempt without a failure, so that another attempt starts at once."""
         if restart.rescaled:
             self._end_attempt(restart.reason)
             self.history.move(JobStatus.INITIALIZING, self._now())

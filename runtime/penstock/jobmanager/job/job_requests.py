@@ -37,7 +37,7 @@ class Stopped(Exception):
 
 
 class AttemptRestarted(Exception):
-    """Signal that the attempt is over and another must start at once from its last checkpoint, without a failure.
+    """Signal that the attempt is over, without a failure. Another attempt must start at once from the last checkpoint.
 
     Args:
         rescaled: whether a rescale is the reason. Otherwise a drain failed.

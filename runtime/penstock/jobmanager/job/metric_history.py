@@ -19,7 +19,9 @@ NOT_KNOWN = float("nan")
 
 @dataclass
 class VertexTotals:
-    """Totals of all subtasks of a vertex since the attempt began: counts and ms. `watermark` is the lowest one, in ms since the epoch."""
+    """Totals of all subtasks of a vertex since the attempt began: counts and ms. `watermark` is the lowest watermark of the subtasks, in ms
+    since the epoch.
+    """
 
     records_in: float = 0.0
     records_out: float = 0.0

@@ -1,7 +1,8 @@
-"""Results of `execute_and_collect` before their delivery to the program. Each is delivered once, when no failover can revoke it.
+"""Results of `execute_and_collect` before their delivery to the program. Each result is delivered once, when no failover can revoke it.
 
-If checkpointing is enabled, a result is delivered when the first checkpoint after it is complete. A failover drops later results,
-because they are produced again. Without checkpoints a failed job does not restart, so results are delivered at once.
+If checkpointing is enabled, a result is delivered when the first checkpoint after the result is complete. A failover drops the results
+after the restored checkpoint, because the next attempt produces them again. Without checkpoints a failed job does not restart, so results
+are delivered at once.
 """
 
 from __future__ import annotations

@@ -161,8 +161,8 @@ class JobScheduler:
         Args:
             wanted: parallelism of operators that set none.
             available: maximum number of slots of an operator. None means no limit.
-            validates_connectors: whether to validate sources and sinks. Only the start does so. Afterwards, a system that does not
-                respond must neither delay the job's thread nor refuse a rescale. The connectors retry by themselves.
+            validates_connectors: whether to validate sources and sinks. Only the start of the job validates them. Afterwards, a system that
+                does not respond must neither delay the job's thread nor refuse a rescale. The connectors retry by themselves.
 
         Raises:
             InvalidJob: an operator cannot run with this parallelism.

@@ -131,7 +131,7 @@ def start_executor(
     credentials: Credentials,
     state_dir: str = "",
 ) -> tuple[subprocess.Popen[bytes], OwnedFolder]:
-    """Start an executor in a new session. The process's `stdout` contains its output and that of its Python workers.
+    """Start an executor in a new session. The process's `stdout` contains the output of the executor and of its Python workers.
 
     The system kills the executor when the calling *thread* ends, so no executor outlives a TaskManager that is killed.
 

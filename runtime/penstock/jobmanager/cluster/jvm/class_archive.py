@@ -55,9 +55,9 @@ _IN_PLACE = ("-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0")
 another address each time and then writes to all of it. Each JVM would then need a separate copy of 77 MB.
 """
 _KEY_STORES = "-Dkeystore.pkcs12.keyPbeIterationCount=1"
-"""Option for a quick TLS context. Netty puts the private key into a key store that only exists in memory. By default, Java uses 10,000
-rounds to derive the key that encrypts this entry, which take 0.2 s in a new JVM. The option does not affect key stores in files, because
-the file contains its number of rounds.
+"""Option for a quick TLS context. Netty puts the private key into a key store that only exists in memory. The key that encrypts this entry
+is derived in rounds. The default of 10,000 rounds takes 0.2 s in a new JVM. The option does not affect key stores in files, because the
+file contains its number of rounds.
 """
 INCUBATING = "--add-modules=jdk.incubator.vector"
 """Option that Spark would set for drivers and executors. Penstock leaves it out, because Java prints a warning about it into the program's

@@ -2,9 +2,9 @@
 
 Problem: a separate pod for `penstock check` delays the first start of a job by the start of a container and the imports of the engine.
 
-Solution: the master forks a process for the check, before it has threads. The process shares the imported modules, and prints the same
-report to the log of the master. The program's side effects stay in that process. The master runs the program only after the check has
-passed. The operator reads the report in the log, and then releases the job (`penstock.checkpoint.leadership.release`). A job that is
+Solution: the master forks a process for the check, before it has threads. The process shares the imported modules, and prints the report of
+`penstock check` to the log of the master. The program's side effects stay in that process. The master runs the program only after the check
+has passed. The operator reads the report in the log, and then releases the job (`penstock.checkpoint.leadership.release`). A job that is
 already released was checked before, so a master that restarts does not check again.
 """
 

@@ -50,7 +50,7 @@ class ProcessSpec(msgspec.Struct):
     folder: str
     """Folder of the prepared bundle."""
     settings: dict[str, str]
-    """Settings of the cluster, which apply where the program sets none."""
+    """Settings of the cluster, for keys that the program does not set."""
     driver: Driver
     can_add_slots: bool
     plan_only: bool = False

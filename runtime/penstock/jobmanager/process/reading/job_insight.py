@@ -187,7 +187,7 @@ def _newest(job: JobMaster) -> Newest:
 
 
 def _read_newest(job: JobMaster, look: Callable[[Newest, dict[str, Any]], T]) -> T:
-    """Read the newest checkpoint. If a newer one replaces and deletes it during the read, repeat the read with the newer one."""
+    """Read the newest checkpoint. If a newer checkpoint replaces it during the read and it is deleted, read the newer checkpoint instead."""
     for _ in range(ATTEMPTS - 1):
         newest = _newest(job)
         try:

@@ -24,7 +24,7 @@ class Dispatcher:
     def __init__(self) -> None:
         self.max_ended_jobs: int = options.JOBSTORE_CAPACITY.default
         self.ended_jobs_ttl_s: float = options.JOBSTORE_EXPIRATION.default.total_seconds()
-        """Limits for ended jobs. The session sets both from the configuration of each new job."""
+        """Age limit of ended jobs in seconds. The session sets this limit and `max_ended_jobs` from the configuration of each new job."""
         self.metric_store = MetricStore()
         self.started_at = int(time.time() * 1000)
         self._jobs: dict[str, JobMaster] = {}
