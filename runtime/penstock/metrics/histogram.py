@@ -28,7 +28,7 @@ Wire = tuple[int, float, float, float, float, dict[int, int]]
 
 @dataclass(frozen=True)
 class Summary:
-    """The displayed values of a distribution, in the unit of its values. All are zero if it is empty."""
+    """The displayed values of a distribution, in the unit of its values. All are zero if the distribution is empty."""
 
     count: int = 0
     min: float = 0.0

@@ -1,7 +1,7 @@
 """Reporters, which send metrics, traces and logs to other systems. Users may write their own reporters.
 
-A package offers a reporter as an entry point. The settings `metrics.reporters`, `traces.reporters` and `logs.reporters` select it by its
-name (`docs/metrics.md`):
+A package offers a reporter as an entry point. The settings `metrics.reporters`, `traces.reporters` and `logs.reporters` select a reporter
+by its name (`docs/metrics.md`):
 
     [project.entry-points."penstock.metrics.reporters"]
     graphite = "my_package:GraphiteReporter"
@@ -30,17 +30,17 @@ class Reporter:
     """The base of all kinds of reporters."""
 
     def open(self, settings: Mapping[str, str]) -> None:
-        """Start the reporter. It is the first call.
+        """Start the reporter. This is the first call of a reporter.
 
         Args:
             settings: `metrics.reporter.<name>.*`, `traces.reporter.<name>.*` or `logs.reporter.<name>.*`, without this prefix.
 
         Raises:
-            InvalidJob: a setting is not valid. The job does not start. After any other error it starts without this reporter.
+            InvalidJob: a setting is not valid. The job does not start. After any other error, the job starts without this reporter.
         """
 
     def close(self) -> None:
-        """Stop the reporter. It is the last call, after a report of the final values."""
+        """Stop the reporter. This is the last call of a reporter, after a report of the final values."""
 
 
 class MetricReporter(Reporter, ABC):
@@ -58,8 +58,7 @@ class MetricReporter(Reporter, ABC):
         """Send all metrics.
 
         Args:
-            scopes: all current scopes: those of the JobManager, TaskManagers, jobs and subtasks. Each has its variables (`labels`)
-                and readings.
+            scopes: all current scopes, of the JobManager, TaskManagers, jobs and subtasks. Each has its variables (`labels`) and readings.
         """
 
 

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 class SubtaskReport:
     """One subtask's part of an epoch's ack.
 
-    `io`: the counts of this epoch, with the names of `series.PER_SECOND` and others. The store adds them up.
-    `gauges`: the engine's other values, such as `currentInputWatermark` (ms, None means none yet).
+    `io`: the counts of this epoch, with the names of `series.PER_SECOND` and others. The store adds up the counts.
+    `gauges`: the engine's other values, such as `currentInputWatermark` (ms, None means no watermark yet).
     `user`: the result of `TaskMetrics.snapshot()`.
     """
 
@@ -104,7 +104,7 @@ class MetricStore:
     # writing
 
     def describe_job(self, job_id: str, name: str, vertices: Mapping[str, tuple[str, int]]) -> None:
-        """Set the vertices of a job: vertex id -> (name, parallelism). Call it again after a rescale.
+        """Set the vertices of a job: vertex id -> (name, parallelism). Call this method again after a rescale.
 
         The values of subtasks and vertices that no longer exist are dropped.
         """
@@ -122,7 +122,7 @@ class MetricStore:
             self._jobs.pop(job_id, None)
 
     def report(self, report: SubtaskReport) -> None:
-        """Add a subtask's report. A report of an older attempt than the newest one is ignored."""
+        """Add a subtask's report. A report of an attempt that is older than the newest attempt is ignored."""
         now = self._clock()
         with self._lock:
             subtasks = self._jobs.setdefault(report.job_id, _Job()).subtasks

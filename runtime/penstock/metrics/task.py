@@ -55,7 +55,7 @@ class TaskMetrics:
         self._names: dict[str, str] = {}
 
     def operator_group(self, uid: str, name: str) -> TaskMetricGroup:
-        """Return the group of an operator, which its user function gets."""
+        """Return the group of an operator. The operator's user function gets this group."""
         if uid not in self._groups:
             self._names[uid] = name
         return self._root(uid, ScopeKind.OPERATOR, {"operator_id": uid, "operator_name": name})

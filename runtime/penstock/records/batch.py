@@ -10,8 +10,8 @@ A batch has one of two physical forms with the same meaning:
 * `ColumnBatch`: an Arrow record batch and an int64 numpy array of timestamps. An operator that does not work on columns
   calls `rows()` and gets the same records as a `RowBatch`. The conversion is done at most once.
 
-The order inside a batch is the order of arrival. Operators that do not shuffle must keep it. Timestamps are event time
-in ms since the epoch. `None` means that the records have no event time.
+The order inside a batch is the order of arrival. Operators that do not shuffle must keep this order. Timestamps are event time in ms since
+the epoch. `None` means that the records have no event time.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def rows_as_rows(columns: pa.RecordBatch) -> list[Any]:
 
 
 def columns_of(values: list[Any]) -> pa.RecordBatch:
-    """Return one column per field. Tuples and lists have the fields `f0`, `f1`, …, and plain values the field `value`.
+    """Return one column per field. Tuples and lists have the fields `f0`, `f1`, …, and plain values have the field `value`.
 
     Raises:
         RecordFormatError: the records have no common shape, or Arrow has no type for a value.

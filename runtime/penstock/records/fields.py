@@ -1,4 +1,4 @@
-"""Fields of records: functions that read them from tuples, dicts, Rows, dataclasses and other objects, and replace them in a copy.
+"""Fields of records: functions that read fields from tuples, dicts, Rows, dataclasses and other objects, and replace fields in a copy.
 
 A getter is chosen for the first record of a batch, so that the loop over the batch is a `map` over a C function.
 """

@@ -20,7 +20,7 @@ _PYTHON_NUMBERS = frozenset({int, float, bool, type(None)})
 
 
 def lesser(kept: Any, value: Any) -> Any:
-    """Return the minimum of two values. `kept` is None at first, and is returned if both are equal.
+    """Return the minimum of two values. `kept` is None at first. If both values are equal, return `kept`.
 
     >>> nan = float("nan")
     >>> lesser(nan, 1.0), lesser(1.0, nan), lesser(0.0, -0.0), lesser(None, 5)
@@ -34,7 +34,7 @@ def lesser(kept: Any, value: Any) -> Any:
 
 
 def greater(kept: Any, value: Any) -> Any:
-    """Return the maximum of two values. `kept` is None at first, and is returned if both are equal.
+    """Return the maximum of two values. `kept` is None at first. If both values are equal, return `kept`.
 
     >>> nan = float("nan")
     >>> greater(nan, 1.0), greater(1.0, nan), greater(-0.0, 0.0), greater(None, 5)

@@ -8,5 +8,5 @@
     app        the application: routes, token, errors, OpenAPI
     server     uvicorn in a thread
 
-`models` and `facts` import nothing of the engine and nothing of the web framework, so that a client can use them alone.
+`models` and `facts` import neither the engine nor the web framework, so that a client can use these packages alone.
 """

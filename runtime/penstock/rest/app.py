@@ -67,7 +67,7 @@ def create_app(
     programs: Programs | None = None,
     jars: Jars | None = None,
 ) -> FastAPI:
-    """Return the application for a gateway. If a token is given, every path except the probes and the page requires it.
+    """Return the application for a gateway. If a token is given, every path requires it, except the probes and the page.
 
     Args:
         hosts: host names that requests may use. None means any.

@@ -65,7 +65,7 @@ class BodyLimit:
 
 
 class _Body:
-    """Body that ends when it exceeds the limit."""
+    """Body of a request. When the body exceeds the limit, the application receives a disconnect instead."""
 
     def __init__(self, receive: Receive, limit: int) -> None:
         self.is_too_large = False

@@ -1,9 +1,9 @@
-"""HTTP connections with limits, so that an unauthenticated client cannot exhaust them: their number and their idle time are bounded.
+"""HTTP connections with limits, so that an unauthenticated client cannot use all of them. Their number and their idle time are bounded.
 
-A connection has 10 s in total to send the head of a request. It may pause for 10 s between two parts of a body. The TLS handshake has the
-same limit. A connection in its handshake counts as one that waits for a request. A listener holds a bounded number of connections, below
-the limit of open files. At that number, it closes the oldest connection that waits for a request. If all connections have requests in
-progress, it closes the new connection.
+A connection has 10 s in total to send the head of a request. A client may pause for 10 s between two parts of a body. The TLS handshake has
+the same limit. A connection in its handshake counts as a connection that waits for a request. A listener holds a bounded number of
+connections, below the limit of open files. At that number, the listener closes the oldest connection that waits for a request. If all
+connections have requests in progress, the listener closes the new connection.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Connections:
         return True
 
     def close(self, protocol: Bounded, reason: str) -> None:
-        """Close a connection. Log it at most once a minute."""
+        """Close a connection. Log such a close at most once a minute."""
         self.forget(protocol)
         count = self._throttle.due()
         if count:

@@ -1,7 +1,7 @@
 """The engine's description of itself, in its own terms. Times are ms since the epoch, durations ms, sizes bytes.
 
-States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …). A subtask may have its job's state. Ids of vertices may have
-any form that is the same in the metric store. REST shows them as 32 hex digits.
+States of jobs and subtasks are Flink's names (`RUNNING`, `RESTARTING`, …). A subtask may have its job's state. Ids of vertices may have any
+form that is the same in the metric store. REST shows these ids as 32 hex digits.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class MetricHistory:
 
 @dataclass(frozen=True)
 class SplitFacts:
-    """Split of a source. `owner`: subtask that reads it, -1 means none. `position`: text in the source's format. `lag`:
+    """Split of a source. `owner`: subtask that reads the split, -1 means no subtask. `position`: text in the source's format. `lag`:
     records or bytes that are not read, None means unknown.
     """
 
@@ -281,7 +281,8 @@ class StateName:
 class StateEntries:
     """Result of a state lookup. `entries`: columns by name, as JSON values.
 
-    `attempt`: attempt of the task that responded, with `checkpoint_id` 0. If it is 0, the result comes from a checkpoint.
+    `attempt`: attempt of the task that responded. In this case, `checkpoint_id` is 0. If `attempt` is 0, the result comes from a
+    checkpoint.
     """
 
     checkpoint_id: int
@@ -310,7 +311,7 @@ class Job:
     start_step: str = ""
     """Description of the current step while the job is not yet RUNNING."""
     timestamps: Mapping[str, int] = field(default_factory=dict)
-    """State -> time at which the job last entered it."""
+    """State -> time at which the job last entered this state."""
     vertices: Sequence[Vertex] = ()
     progress: Progress = field(default_factory=Progress)
     restart_strategy: str = ""

@@ -1,9 +1,9 @@
 """The only interface between REST and the engine. The JobManager implements it, and tests use a fake.
 
-All methods may be called from several threads at once and return quickly, because the web framework runs them in its thread
-pool. A long action (savepoint, rescale, …) is started, and its request id is returned. `operation` returns its status.
-A caller may choose the id (`trigger_id`, 32 hex digits). A second request with the same id returns that id and starts
-nothing, so a client that lost the response can repeat its request.
+All methods may be called from several threads at once and return quickly, because the web framework runs the methods in its thread pool. A
+long action (savepoint, rescale, …) is started, and its request id is returned. `operation` returns its status. A caller may choose the id
+(`trigger_id`, 32 hex digits). A second request with the same id returns that id and starts nothing, so a client that lost the response can
+repeat its request.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Programs(Protocol):
-    """Programs of a session cluster, which runs the programs that clients send."""
+    """Programs that clients send to a session cluster."""
 
     def submit(self, content: bytes, penstock: str, python: str) -> str:
-        """Run a program. Wait until it is accepted, and return the job's id.
+        """Run a program. Wait until the program is accepted, and return the job's id.
 
         Args:
             content: bytes that `penstock.jobmanager.process.master.shipping` created.
@@ -47,14 +47,14 @@ class Jars(Protocol):
         """Store a program.
 
         Raises:
-            InvalidJob: the file is not a program, or it is too large.
+            InvalidJob: the file is not a program, or the program is too large.
         """
         ...
 
     def jars(self) -> Sequence[facts.Jar]: ...
 
     def delete(self, jar_id: str) -> None:
-        """Delete a program. Raise `Conflict` if it is running."""
+        """Delete a program. Raise `Conflict` if the program is running."""
         ...
 
     def run(self, jar_id: str, request: facts.RunRequest) -> str:
@@ -81,7 +81,7 @@ class ClusterGateway(Protocol):
 
     @property
     def metrics(self) -> MetricStore:
-        """Return the store of the engine's metrics. Its vertex ids are those of `facts.Vertex`."""
+        """Return the store of the engine's metrics. Its vertex ids are the same as in `facts.Vertex`."""
         ...
 
     @property
@@ -151,7 +151,7 @@ class ClusterGateway(Protocol):
     # jobs
 
     def jobs(self) -> Sequence[facts.Job]:
-        """Return all jobs, including ended ones that are still kept."""
+        """Return all jobs, including ended jobs that are still kept."""
         ...
 
     def job(self, job_id: str) -> facts.Job: ...
@@ -167,7 +167,7 @@ class ClusterGateway(Protocol):
         ...
 
     def checkpoint_subtasks(self, job_id: str, checkpoint_id: int, vertex_id: str) -> models.TaskCheckpointDetails:
-        """Return a vertex's part of a checkpoint, by the engine's vertex id. Raise `NotFound` if it is unknown."""
+        """Return a vertex's part of a checkpoint, by the engine's vertex id. Raise `NotFound` if the checkpoint or the vertex is unknown."""
         ...
 
     def checkpoint_settings(self, job_id: str) -> facts.CheckpointSettings: ...
@@ -193,7 +193,7 @@ class ClusterGateway(Protocol):
         ...
 
     def cancel(self, job_id: str) -> None:
-        """Start to cancel the job. It has no effect if the job is already being cancelled."""
+        """Start to cancel the job. If the job is already being cancelled, do nothing."""
         ...
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
@@ -203,5 +203,5 @@ class ClusterGateway(Protocol):
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str: ...
 
     def operation(self, request_id: str) -> facts.Operation:
-        """Return the status of an action. Raise `NotFound` if it was never requested, or too long ago."""
+        """Return the status of an action. Raise `NotFound` if the action was never requested, or was requested too long ago."""
         ...

@@ -52,13 +52,13 @@ class JobInsight(Protocol):
             key: key as JSON or as text.
 
         Raises:
-            NotFound, StateNotFound: there is no checkpoint, or it does not contain the state.
+            NotFound, StateNotFound: there is no checkpoint, or the newest checkpoint does not contain the state.
             BadRequest: several operators have a state of this name, or the state is too large to be read here.
         """
         ...
 
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
-        """Return the current entries of one key in the task that owns it.
+        """Return the current entries of one key in the task that owns the key.
 
         Args:
             name: name of a queryable state.

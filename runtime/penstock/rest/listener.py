@@ -1,4 +1,4 @@
-"""The socket of the REST server. It can exist before the server, whose imports take longer than a small job."""
+"""The socket of the REST server. The socket can exist before the server, because the server's imports take longer than a small job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BACKLOG = 128
 
 
 class Listener:
-    """Socket on which a server starts later. Clients can connect at once, and the server responds to them when it has started.
+    """Socket on which a server starts later. Clients can connect at once, and the server responds when it has started.
 
     Args:
         host: address to listen on, such as `localhost`.

@@ -36,7 +36,7 @@ STOP_SECONDS = 5.0
 
 
 class RestServer:
-    """Server of a gateway. `start()` returns when the server responds to requests, and `stop()` returns when it has ended.
+    """Server of a gateway. `start()` returns when the server responds to requests, and `stop()` returns when the server has ended.
 
     Args:
         host: address to listen on, such as `localhost` or `0.0.0.0`.

@@ -1,4 +1,4 @@
-"""State as a user function sees it: descriptors define its name and type, and handles read and write it.
+"""State as a user function sees it: descriptors define the name and type of a state, and handles read and write the state.
 
 A function gets a handle from its runtime context in `open()` and uses it for every record. The handle always refers to
 the state of the record's key. Descriptors take a type (type information, an annotation such as `tuple[int, float]`, a
@@ -81,7 +81,7 @@ class ValueState(State, Generic[T]):
 
     @abstractmethod
     def update(self, value: T | None) -> None:
-        """Replace the value; None removes it. A change in place is recorded only by a call of `update`."""
+        """Replace the value. None removes the value. After a change in place, call `update`, because only this call records the change."""
 
 
 class AppendingState(State, Generic[IN, OUT]):

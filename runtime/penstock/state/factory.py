@@ -37,9 +37,9 @@ def create_backend(
     Args:
         kind: `hashmap` or `rocksdb`.
         key_group_range: key groups that the subtask owns.
-        work_dir: a separate directory of this backend for local files (rocksdb); empty means a temporary directory.
+        work_dir: a separate directory of this backend for local files (rocksdb). Empty means a temporary directory.
         options: options of the backend; see `docs/state.md`.
-        key_type: type of the keys. It is needed if they are dataclasses, NamedTuples or Enums.
+        key_type: type of the keys. It is needed if the keys are dataclasses, NamedTuples or Enums.
         metrics: metric group of the operator.
 
     Raises:

@@ -24,7 +24,7 @@ class FileRef:
     checksum: str
     """`crc32:` and 8 hex digits of the content. A restore verifies the checksum."""
     offset: int | None = None
-    """Start of the file in an object that holds several files; None means that the file is the whole object."""
+    """Start of the file in an object that holds several files. None means that the file is the whole object."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the entry for a handle."""

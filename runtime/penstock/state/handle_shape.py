@@ -1,7 +1,7 @@
 """The shape of a keyed state handle in a manifest.
 
-Handles are dictionaries, because a manifest carries them without interpreting them. Each reader of a handle checks its
-shape here first, so that later code can rely on it.
+Handles are dictionaries, because a manifest carries handles and does not interpret their content. Each reader of a handle checks its shape
+here first, so that later code can rely on it.
 """
 
 from __future__ import annotations

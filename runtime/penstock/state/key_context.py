@@ -43,7 +43,7 @@ class NoKey:
 
 
 class KeyContext:
-    """The current key and namespace of one keyed operator. It is mutable because it is set once per record."""
+    """The current key and namespace of one keyed operator. The object is mutable, because key and namespace are set for every record."""
 
     __slots__ = ("key", "keys", "namespace")
 

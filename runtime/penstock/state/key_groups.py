@@ -94,7 +94,7 @@ def check_parallelism(parallelism: int, max_parallelism: int) -> None:
 
 
 class KeyGroupCache(dict[Any, int]):
-    """A cache key -> key group, filled at the first look-up of a key. It is cleared when it has `limit` keys.
+    """A cache key -> key group, filled at the first look-up of a key. The cache is cleared when it has `limit` keys.
 
     >>> groups = KeyGroupCache(128)
     >>> groups["sensor_1"], list(map(groups.__getitem__, ["sensor_1", "sensor_2"]))

@@ -1,6 +1,6 @@
 """Owners of the states of one operator: the operator itself and the user's functions both have states.
 
-One place stores both by name. The first owner that registers a name keeps it, and the other owner is refused.
+The states of both owners share one set of names. The first owner that registers a name keeps it, and the other owner is refused.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def read_state(
 
     Raises:
         CorruptStateFile: a file is damaged.
-        StateFormatUnsupported: another version wrote the state, or it has dictionaries with records as keys.
+        StateFormatUnsupported: another version wrote the state, or the state has dictionaries with records as keys.
     """
     with decoding(f"state {name!r}"):
         yield from _state_rows(handles, name, reader, within, named=named)

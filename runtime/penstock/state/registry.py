@@ -129,7 +129,7 @@ class Registration:
 
 
 def have_same_encoding(one: StateInfo, other: StateInfo) -> bool:
-    """Return whether cells of both have the same bytes and the same meaning. The names of classes do not matter.
+    """Return whether cells of both states have the same bytes and the same meaning. The names of classes do not matter.
 
     An older version did not record the length of a time-to-live. Its cells are compatible with any length.
     """

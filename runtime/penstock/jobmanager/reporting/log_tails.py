@@ -41,11 +41,11 @@ class Logs(Protocol):
 class _Tail:
     at: int = 0
     rest: str = ""
-    """Last record so far. More lines of it may follow."""
+    """Last record so far. More lines of this record may follow."""
 
 
 class LogTails:
-    """Readers of all logs. One thread uses it.
+    """Readers of all logs. Only one thread may use an object.
 
     Args:
         task_managers: function that returns the ids of the TaskManagers.

@@ -79,7 +79,7 @@ def log_reporters(conf: Configuration) -> list[Chosen[LogReporter]]:
 
 
 def _names(text: str | None) -> list[str]:
-    """Return the names of reporters in a setting, without those of Prometheus.
+    """Return the names of reporters in a setting, without Prometheus reporters.
 
     >>> _names("otel, mine;Prom")
     ['otel', 'mine']
@@ -89,7 +89,7 @@ def _names(text: str | None) -> list[str]:
 
 
 def _opened(kind: type[Any], group: str, prefix: str, name: str, conf: Configuration) -> Chosen[Any] | None:
-    """Open a reporter. Return None if it cannot be opened for a reason that the job did not cause."""
+    """Open a reporter. Return None if the reporter cannot be opened and the job is not the cause."""
     settings = {k.removeprefix(prefix): v for k, v in conf.to_dict().items() if k.startswith(prefix)}
     key, name_or_class = next(
         ((f"{prefix}{k}", settings[k]) for k in _CLASS if settings.get(k)), (options.METRICS_REPORTERS.key, name)

@@ -17,7 +17,7 @@ BEFORE_START = "last snapshot, and end of the attempt"
 
 
 class JobSpans:
-    """Spans of one job that were not yet reported. One thread uses it."""
+    """Spans of one job that were not yet reported. Only one thread may use an object."""
 
     def __init__(self, job: JobMaster) -> None:
         self._job = job
@@ -110,7 +110,7 @@ class JobSpans:
             yield from _steps(start)
 
     def _clean(self, failure: str) -> str:
-        """Hide the secrets in the text of a failure, because it leaves the process for a collector of traces."""
+        """Hide the secrets in the text of a failure, because the text leaves the process for a collector of traces."""
         return Redaction.of(self._job.settings.configuration).clean(failure) if failure else ""
 
     def _of_job(self) -> dict[str, str | int | float | bool]:

@@ -1,6 +1,6 @@
 """A runner without Spark: it runs all slots and levels in this process, one after the other. The clock may be manual.
 
-The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests use it.
+The tasks are the same objects as on a cluster. `penstock.testing` and the unit tests use this runner.
 """
 
 from __future__ import annotations

@@ -141,7 +141,7 @@ class PipelinedRunner(SparkRunner):
     def _log_dropped(self, item: LevelAck | Hello, reason: str) -> None:
         """Log a task's message for which no caller waits, so that no message is lost silently.
 
-        The console shows a failure with another cause than the one that ended the attempt.
+        The console shows a failure if its cause is not the failure that ended the attempt.
         """
         task = f"slot {item.slot}, level {item.level} of attempt {item.attempt}"
         if isinstance(item, Hello):
@@ -159,7 +159,7 @@ class PipelinedRunner(SparkRunner):
         return [task for task in every if task not in self._acks]
 
     def _loss(self, seen: str) -> Exception:
-        """Return the error for a lost epoch. The Spark job's error is more precise, so wait a moment for it."""
+        """Return the error for a lost epoch. The error of the Spark job is more precise, so wait a moment for this error."""
         job = self._job
         if job is not None:
             job.join(CRASH_S + KILLED_S + 1.0)

@@ -31,7 +31,7 @@ class Attempt:
     slots: int
     levels: int
     graph: JobGraph | None = None
-    """Graph with the names of operators, for messages about a worker that died and cannot report them."""
+    """Graph with the names of operators, for messages about a worker that died and cannot report the names."""
     closing_s: float = 10.0
     """Time in seconds for the attempt's tasks to close all their functions at the end. Levels and operators close one after the other. The
     task itself detects a single function that is too slow (`taskmanager.watching.watchdog`).
@@ -55,16 +55,16 @@ class Runner(Protocol):
 
     @property
     def spark(self) -> SparkAccess | None:
-        """Return the access to DataFrames on the cluster, or None without Spark."""
+        """Return the access to DataFrames on the cluster, or None if the runner does not use Spark."""
         ...
 
     @property
     def task_managers(self) -> list[str]:
-        """Return the TaskManager id of every slot that the job holds, in order. The list is empty if it holds none."""
+        """Return the TaskManager id of every slot that the job holds, in order. The list is empty if the job holds no slots."""
         ...
 
     def available_slots(self) -> int:
-        """Return the number of slots in which the job could run now: free slots, and the slots that it holds."""
+        """Return the number of slots in which the job could run now: free slots, and the slots that the job holds."""
         ...
 
     @property
@@ -82,7 +82,7 @@ class Runner(Protocol):
         ...
 
     def ensure_slots(self, count: int) -> None:
-        """Make `count` slots available to the job if the cluster can create them, and wait for them. Another thread calls it.
+        """Make `count` slots available to the job if the cluster can create them, and wait for the slots. Another thread calls this method.
 
         Raises:
             NotEnoughSlots: the slots were not available in time.
@@ -111,7 +111,7 @@ class Runner(Protocol):
         ...
 
     def unanswered(self) -> list[tuple[int, int]]:
-        """Return slot and level of every known task for which `run_epoch` waits, or waited when `watch` ended it."""
+        """Return slot and level of every known task for which `run_epoch` waits, or waited when `watch` ended the wait."""
         ...
 
     def whereabouts(self) -> dict[tuple[int, int], Whereabouts]:
@@ -119,19 +119,21 @@ class Runner(Protocol):
         ...
 
     def take_news(self) -> list[SnapshotAck]:
-        """Return acknowledgements of snapshots since the last epoch. A task sends them without a request when its files are written."""
+        """Return acknowledgements of snapshots since the last epoch. A task sends its acknowledgement without a request when the files of
+        its snapshot are written.
+        """
         ...
 
     def request_barrier(self) -> None:
-        """End the running epoch as soon as possible. Another thread calls it."""
+        """End the running epoch as soon as possible. Another thread calls this method."""
         ...
 
     def cancel(self) -> None:
-        """End the running epoch at once, whatever its tasks do, so that `run_epoch` raises EpochFailed. Another thread calls it."""
+        """End the running epoch at once, whatever its tasks do, so that `run_epoch` raises EpochFailed. Another thread calls this method."""
         ...
 
     def end_attempt(self) -> None:
-        """End the attempt: close its functions and release its tasks. Without an attempt it has no effect.
+        """End the attempt: close its functions and release its tasks. If no attempt runs, do nothing.
 
         Raises:
             JobFailed: a function could not be closed.

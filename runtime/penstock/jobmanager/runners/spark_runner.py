@@ -1,11 +1,11 @@
 """The batched runner, and the base of both runners on Spark: placement, distribution of the job, one Spark job for all levels.
 
-*batched*: regular shuffles. A level starts when the previous one has ended, and an epoch is one Spark job. *pipelined*
+*batched*: regular shuffles. A level starts when the previous level has ended, and an epoch is one Spark job. *pipelined*
 (`pipelined_runner`): pipelined shuffles. All levels run at once, each in its own Python worker.
 
-Placement is the same in both. The partitions of slot i name the executor of slot i as their only preferred location. The locality
-wait is longer than any task of the batched runner. Within the executor, a batched task finds the Python worker of its slot by the
-slot's own environment (`cluster/jvm/BatchLevel.java`). A pipelined task does not share its worker.
+Placement is the same for both runners. The partitions of slot i name the executor of slot i as their only preferred location. The locality
+wait is longer than any task of the batched runner. Within the executor, a batched task finds the Python worker of its slot by the slot's
+own environment (`cluster/jvm/BatchLevel.java`). A pipelined task does not share its worker.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CHECK_INTERVAL_S = 0.5
 KILL_PATIENCE_S = 30.0
 """Time in seconds for an abandoned epoch to end after its Spark job is cancelled."""
 WHEREABOUTS_S = 12.0
-"""Time in seconds for which a task's location report is valid. A task repeats it every 5 s."""
+"""Time in seconds for which a task's location report is valid. A task repeats the report every 5 s."""
 CRASH_S = 5.0
 """Time in seconds to wait for Spark's report of the cause of a Python worker's death. The wait also ends when all tasks of the job have
 ended.

@@ -41,7 +41,7 @@ def check_declared_states(graph: JobGraph) -> None:
     """Check the states that functions declare.
 
     Raises:
-        KeyedStateNotAvailable: state without a key. The remedy is key_by.
+        KeyedStateNotAvailable: a function on a stream without keys declares keyed state. The remedy is key_by.
         StateNameConflict: two states of an operator have the same name.
         StateTypeError: values or keys have a type that cannot be encoded.
         InvalidJob: a descriptor does not belong to its getter, or is invalid.
@@ -134,9 +134,7 @@ def _call_getter(context: RuntimeContextImpl, getter: str, descriptor: StateDesc
         getattr(context, getter)(descriptor)
     except PenstockError:
         raise
-    except (
-        Exception
-    ) as error:  # the check does not refuse the job: if the error also occurs in a task, the task reports it
+    except Exception as error:  # does not refuse the job: if a task has the same error, the task reports it
         logger.info("state %r is only known at run time: %r", descriptor.name, error)
 
 

@@ -1,9 +1,9 @@
 """A reader of the code of a function's `open`. It finds the states that `open` declares, and the places where `open` may declare more.
 
-The reader follows the statements that `open` always executes, from the first one on. It understands calls of the runtime context for
-states, and descriptors that are made from names, constants, types and attributes. It calls no user code. A statement that would need a
-call is skipped, and reading ends at a branch. Skipped statements that have access to the runtime context are recorded, because they may
-declare states.
+The reader follows the statements that `open` always executes, from the first statement on. It understands calls of the runtime context for
+states, and descriptors that are made from names, constants, types and attributes. It calls no user code. A statement that would need a call
+is skipped, and reading ends at a branch. Skipped statements that have access to the runtime context are recorded, because they may declare
+states.
 
 A call of `open` in a temporary process would find all states. Penstock does not do this, because `open` belongs to the tasks. It may
 connect to databases, join consumer groups and load models. It would do so with the names and permissions of the previous job, which still
@@ -68,7 +68,7 @@ class OpenMethod:
                 descriptor = self._value(_argument(value))
             except PenstockError:
                 raise
-            except Exception:  # any error here means that the value is unknown. It does not refuse the job
+            except Exception:  # any error here means that the value is unknown. The error does not refuse the job
                 descriptor = None
             self._forget(statement)
             if getter is not None and isinstance(descriptor, StateDescriptor):
@@ -227,7 +227,7 @@ def _static(owner: Any, name: str) -> Any:
 
 
 def _argument(call: Any) -> ast.expr | None:
-    """Return the only argument of a call. None means that it has other arguments."""
+    """Return the only argument of a call. None means that the call has other arguments."""
     arguments: list[ast.expr] = [*call.args, *(keyword.value for keyword in call.keywords)]
     return arguments[0] if len(arguments) == 1 else None
 

@@ -89,8 +89,9 @@ class TaskManager(Camel):
     """Entry of `GET /taskmanagers`: a worker with the slots of all jobs.
 
     `path`: address of its RPC. `data_port`: port of this address. `time_since_last_heartbeat`: in spite of its name, the time of the last
-    heartbeat in ms. `memory_configuration`: parts of the container's memory (bytes), under Flink's names, and `python`. `memory_used`:
-    resident memory of the Python processes (bytes). Flink does not have this field.
+    heartbeat in ms.
+    `memory_configuration`: parts of the container's memory (bytes), under Flink's names, and `python`.
+    `memory_used`: resident memory of the Python processes (bytes). Flink does not have this field.
     """
 
     id: str

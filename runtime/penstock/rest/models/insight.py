@@ -60,7 +60,7 @@ class JobAccumulators(Dashed):
 
 
 class SubtaskAccumulators(Dashed):
-    """`GET /jobs/:id/vertices/:id/subtasks/:n/attempts/:n/accumulators`. In the response for all subtasks, it has no `id`."""
+    """`GET /jobs/:id/vertices/:id/subtasks/:n/attempts/:n/accumulators`. In the response for all subtasks, `id` is missing."""
 
     subtask: int
     attempt: int
@@ -78,7 +78,7 @@ class VertexAccumulators(Dashed):
 
 
 class Metric(Shape):
-    """Metric. Without `?get=`, it has only the name."""
+    """Metric. Without `?get=`, the response has only the names."""
 
     id: str
     value: str | None = None

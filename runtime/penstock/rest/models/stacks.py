@@ -13,7 +13,7 @@ class ThreadInfo(Camel):
 
 
 class ThreadDump(Camel):
-    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`, which shows the Python workers."""
+    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`. The latter shows the Python workers."""
 
     thread_infos: list[ThreadInfo]
 

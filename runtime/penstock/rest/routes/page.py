@@ -1,4 +1,4 @@
-"""The dashboard's page and its files, which are part of the package (`rest/dashboard`). They contain no data."""
+"""The dashboard's page and its files, which are part of the package (`rest/dashboard`). The files contain no data."""
 
 from __future__ import annotations
 

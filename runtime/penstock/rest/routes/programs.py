@@ -45,7 +45,7 @@ def program_routes(programs: Programs) -> APIRouter:
     def results(job_id: str, start: Annotated[int, Query(alias="from", ge=0)] = 0) -> models.ProgramResults:
         """Return records of `execute_and_collect` from the number `from` on, and delete the records before this number.
 
-        Wait up to one second for the first record. The request may be repeated.
+        Wait up to one second for the first record. A client may repeat the request.
         """
         return programs.results(job_id, start)
 

@@ -51,7 +51,7 @@ def stack_routes(gateway: ClusterGateway) -> APIRouter:
         hertz: Hertz = HERTZ,
         form: Annotated[Literal["tree", "folded"], Query(alias="format")] = "tree",
     ) -> models.FlameGraph | Response:
-        """Take samples now and return them. `format=folded` returns lines for flamegraph.pl and speedscope."""
+        """Take samples now and return the samples. `format=folded` returns lines for flamegraph.pl and speedscope."""
         job = gateway.job(job_id)
         vertex = find_vertex(job, vertex_id)
         if subtask is not None:

@@ -93,7 +93,7 @@ def live_job(
 
 
 def _rescale_limit(job: facts.Job, cluster: facts.Cluster) -> int:
-    """Return the highest parallelism that a rescale can request. The slots limit it, unless the cluster can start more slots."""
+    """Return the highest parallelism that a rescale can request. The slots limit the parallelism, unless the cluster can start more slots."""
     if job.can_add_slots:
         if job.slot_limit is None:
             return job.max_parallelism

@@ -136,7 +136,7 @@ def back_pressure(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore, no
 
 
 def watermarks(job: facts.Job, vertex: facts.Vertex, metrics: MetricStore) -> list[models.Metric]:
-    """Return `<subtask>.currentInputWatermark` in ms. Before the first watermark, it is the smallest long."""
+    """Return `<subtask>.currentInputWatermark` in ms. Before the first watermark, the value is the smallest long."""
     result = []
     for index, values in subtask_values(metrics, job.id, vertex.id).items():
         watermark = values.get("currentInputWatermark")

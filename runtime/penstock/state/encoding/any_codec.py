@@ -119,7 +119,7 @@ class ScalarCodec(AnyCodec):
         return float(value) if self._scalar is float else value
 
     def freeze(self, values: list[Any]) -> list[Any]:
-        """Return the values unchanged, because scalars cannot change. A value that is not a scalar is refused when it is encoded."""
+        """Return the values unchanged, because scalars cannot change. A value that is not a scalar is refused when the column is encoded."""
         return values
 
     def encode_column(self, frozen: Sequence[Any]) -> tuple[int, bytes]:

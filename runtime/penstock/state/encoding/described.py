@@ -79,7 +79,7 @@ def _number(value: Any, kind: str) -> Any:
 
 
 def described_key(key: Any, schema: Schema) -> Any:
-    """Convert a key that was decoded without types. A structured key stays a `StructKey`, so it can be a key of a dict.
+    """Convert a key that was decoded without types. A structured key stays a `StructKey`, so that it can be a key of a dict.
 
     >>> described_key((1, 2), {"type": "tuple", "of": [{"type": "bool"}, {"type": "float"}]})
     (True, 2.0)

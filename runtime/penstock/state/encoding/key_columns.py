@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Hashes = npt.NDArray[np.uint32]
 
 LONGEST_VECTORISED = 96
-"""Bytes. Longer strings are hashed one by one."""
+"""Maximum length in bytes of strings that are hashed in columns. Longer strings are hashed one by one."""
 
 _CHUNK = 16_384
 """Number of keys per call: longer calls into C would keep other threads from running."""

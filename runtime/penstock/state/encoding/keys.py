@@ -260,7 +260,7 @@ class KeyCodec:
             return key  # no state holds such a key
 
     def all_as_restored(self, keys: Collection[Any]) -> Collection[Any]:
-        """Return the keys of a map as user code sees them. If they already have that form, return the collection itself."""
+        """Return the keys of a map as user code sees them. If all keys already have this form, return the collection itself."""
         kinds = set(map(type, keys))
         if kinds <= _PLAIN and (self._type is None or kinds <= {self._type}):
             return keys

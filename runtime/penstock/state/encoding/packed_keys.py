@@ -1,4 +1,4 @@
-"""Keys of one type as fixed-width numbers, so that a few calls into numpy hash and compare thousands of them.
+"""Keys of one type as fixed-width numbers, so that a few calls into numpy hash and compare thousands of keys.
 
 Text becomes its UTF-8 bytes, padded with zeros to whole 64-bit words. An integer is one word. Text with a zero byte, long text, integers
 beyond 64 bits and keys of other types are not packed. Two packed keys of a kind are equal exactly if the Python keys are equal.

@@ -237,10 +237,10 @@ def _record_incompatibility(old: Schema, new: Schema, at: str) -> str:
 
 
 def check_compatible(old: Schema, new: Schema, *, state: str, operator: str) -> None:
-    """Check that the new schema can read values of the old one.
+    """Check that the new schema can read values of the old schema.
 
     Raises:
-        StateSchemaIncompatible: the schemas are incompatible. The error shows both and the first relevant difference.
+        StateSchemaIncompatible: the schemas are incompatible. The error shows both schemas and the first relevant difference.
     """
     reason = incompatibility(old, new)
     if reason:

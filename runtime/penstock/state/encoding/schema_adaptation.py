@@ -46,7 +46,7 @@ def needs_adapting(old: Schema, new: Schema) -> bool:
 
 
 def has_records_as_keys(schema: Schema) -> bool:
-    """Return whether a dictionary, at any depth, has records as keys that are stored as maps. Decoding without types fails on them."""
+    """Return whether a dictionary, at any depth, has records as keys that are stored as maps. Decoding without types fails for such keys."""
     if schema["type"] == "dict" and _contains_map(schema["key"]):
         return True
     return any(map(has_records_as_keys, _parts(schema)))

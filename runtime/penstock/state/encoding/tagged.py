@@ -4,8 +4,8 @@ msgpack supports None, booleans, 64-bit integers, floats, strings, bytes, arrays
 a code and a payload. `tag` replaces such values inside a value by their extensions, and `untag` is the `ext_hook` that converts extensions
 to values. Codes and payloads are a storage format. They never change, but new codes may be added.
 
-Types must match exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone if it
-is a `ZoneInfo` or a fixed offset.
+Types must match exactly: a subclass of a builtin is not written as the builtin. Aware datetimes keep their zone if the zone is a `ZoneInfo`
+or a fixed offset.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Accumulators of one namespace as columns: a row for each key, and a numpy array for each number of an accumulator.
 
-For a batch, the operator finds the rows of its keys, reads the numbers of these rows and writes them back. No Python
-object is created for any key or accumulator.
+For a batch, the operator finds the rows of its keys, reads the numbers of these rows, and writes new numbers back. No Python object is
+created for any key or accumulator.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class AccumulatorColumns:
         return columns
 
     def write(self, places: Places, columns: Sequence[Column]) -> None:
-        """Store these numbers. New keys, which must be distinct, get a row."""
+        """Store these numbers. Each new key gets a row. New keys must be distinct."""
         rows = places.rows
         new = np.flatnonzero(rows < 0)
         if len(new):

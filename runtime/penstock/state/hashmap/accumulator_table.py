@@ -1,9 +1,9 @@
 """Accumulators as objects in a dictionary, or as columns while an operator requests columns.
 
-A table never has both forms. It becomes columns when `columns` is called for many keys, if every key and accumulator fits. It becomes
-objects again at the first use of `root` or `spaces`. Records that did not arrive as columns, or a number beyond 64 bits, cause such a use.
-Both conversions take time for every key. So after a conversion to objects, the table waits. Requests for columns must first cover several
-times its number of keys. The wait grows each time.
+A table never has both forms. It becomes columns when `columns` is called for many keys, if every key and accumulator can be stored in
+columns. It becomes objects again at the first use of `root` or `spaces`. Records that did not arrive as columns, or a number beyond 64
+bits, cause such a use. Both conversions take time for every key. So after a conversion to objects, the table waits. Requests for columns
+must first cover several times its number of keys. The wait grows each time.
 
 Changes that were recorded for a snapshot are converted, too. A changed row becomes a mark of its key, or a mark becomes a changed row.
 Snapshots and rounds (`segment_chain`) refer to keys and not to rows, so a conversion does not affect them.
@@ -49,7 +49,7 @@ class ColumnChanges(Changes):
 
 
 class AccumulatorTable(ValueTable):
-    """The accumulators of one state. The module's docstring describes it."""
+    """The accumulators of one state. The module's docstring describes the table."""
 
     def __init__(self, name: str, codec: Codec, map_keys: KeyCodec | None = None) -> None:
         self._columns: AccumulatorColumns | None = None

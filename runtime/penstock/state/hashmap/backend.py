@@ -1,8 +1,8 @@
 """The hashmap backend: state as Python objects in dictionaries of the worker process.
 
-An access takes a few dictionary operations. Accumulators that are read and written in batches may be numpy columns
-instead (`accumulator_table`). A snapshot freezes the changes (`tables`, `codec.Codec.freeze`), and the upload encodes
-and writes them (`snapshot`). `segment_chain` decides which files a checkpoint consists of; read its docstring first.
+An access takes a few dictionary operations. Accumulators that are read and written in batches may be numpy columns instead
+(`accumulator_table`). A snapshot freezes the changes (`tables`, `codec.Codec.freeze`), and the upload encodes and writes them (`snapshot`).
+`segment_chain` decides which files a checkpoint consists of. Read the docstring of `segment_chain` first.
 
 A restore reads segments (`segment`, `reading`) and decodes each state when the state is registered, because the type is not known before.
 The bytes of a state that is never registered are kept and not decoded.

@@ -67,7 +67,7 @@ class ListTable(CellTable):
 
 
 class MapTable(CellTable):
-    """Table of maps. A mark is the set of changed map keys; None means that the map was cleared, and all its entries are new."""
+    """Table of maps. A mark is the set of changed map keys. None means that the map was cleared, and all its entries are new."""
 
     layout = "map"
 

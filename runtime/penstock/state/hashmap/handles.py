@@ -1,7 +1,7 @@
 """Handles of the hashmap backend. A call takes a few dictionary operations.
 
-Each handle reads key and namespace from the key context. The namespace None is by far the most frequent one. It has a
-separate path that uses only the table's root dictionary.
+Each handle reads key and namespace from the key context. The namespace None is by far the most frequent namespace. It has a separate path
+that uses only the table's root dictionary.
 """
 
 from __future__ import annotations
@@ -225,8 +225,8 @@ class HashMapMapState(MapState[Any, Any]):
 
 
 class HashMapRawTable:
-    """The `backend.RawTable` of this backend. A dictionary from `mapping` is live until its namespace is popped or a
-    snapshot is taken. Fetch it once per batch.
+    """The `backend.RawTable` of this backend. A dictionary from `mapping` is live until its namespace is popped or a snapshot is taken.
+    Fetch the dictionary once per batch.
     """
 
     __slots__ = ("_spaces", "_table")

@@ -22,7 +22,7 @@ def peek_table(
     """Return the content of a builtin key.
 
     Raises:
-        NotPeekable: the content is too large, or it belongs to windows.
+        NotPeekable: the content is too large, or the state belongs to windows.
     """
     if len(table.spaces) > 1:
         raise window_state_error()

@@ -31,7 +31,9 @@ READ_THREADS = 8
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Turn off the garbage collector while millions of permanent objects are created, because it would scan them repeatedly."""
+    """Turn off the garbage collector while millions of permanent objects are created, because the collector would scan these objects
+    repeatedly.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +103,7 @@ def apply_block(
     """Apply the changes of a block to a table of these key groups.
 
     Args:
-        codec: codec of the stored values; None means the table's codec.
+        codec: codec of the stored values. None means the table's codec.
 
     Raises:
         CorruptStateFile: the block does not have valid rows.
@@ -120,7 +122,7 @@ def check_format(handle: dict[str, Any]) -> None:
     """Check the format of a handle.
 
     Raises:
-        StateFormatUnsupported: an unknown backend or a newer version wrote it.
+        StateFormatUnsupported: an unknown backend or a newer version wrote the handle.
         CorruptStateFile: `handle` does not have the shape of a handle.
     """
     backend, version = handle.get("backend"), handle.get("format")

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from penstock.state.hashmap.slices import Round
 
 SMALL_ENTRIES = 2_000
-"""Number of entries up to which a state is always written as a whole: one small file without merges."""
+"""Number of entries up to which a state is always written as a whole: one small file, which needs no merges."""
 FULL_SHARE = 0.5
 """Share of changed entries from which a full snapshot costs about as much as the log and its later slices."""
 LOGS_PER_BASE = 1.0
@@ -40,7 +40,7 @@ LOGS_PER_BASE = 1.0
 FAST_SHARE = 0.2
 """Share of changed entries from which a round would take only a few, much more expensive checkpoints.
 
-The whole state is then written immediately, which pauses processing for less time.
+The whole state is then written immediately. This pauses processing for less time than such a round.
 """
 SLICE_SHARE = 0.03
 """Minimum size of a slice as a share of the base, to limit the number of slices. If 1 % of the state changes between checkpoints, no
@@ -96,7 +96,7 @@ class Chain:
     position: int = 0
     """Number of the round's entries that are already written."""
     credit: int = 0
-    """Number of bytes that the round may write now. Each log increases it by its own size."""
+    """Number of bytes that the round may write now. Each new log increases the number by its own size."""
 
     @property
     def files(self) -> tuple[StateFile, ...]:
@@ -123,7 +123,7 @@ class Plan:
     The new log replaces these logs.
 
     - `level`: rank of the log. None means that the log is too large for any merge.
-    - `slice_entries`: entries of the round to write (-1 means all remaining ones).
+    - `slice_entries`: entries of the round to write (-1 means all remaining entries).
     - `start_round`: whether a round begins, which records the existing keys.
     """
 
@@ -138,7 +138,7 @@ def plan(chain: Chain | None, changed: int, total: int) -> Plan:
     """Decide what a snapshot writes.
 
     Args:
-        chain: the confirmed files; None means that no base exists.
+        chain: the confirmed files. None means that no base exists.
         changed: number of entries changed since the confirmed checkpoint.
         total: number of entries.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 BACKEND = "hashmap"
 FORMAT = 1
 FORMAT_WITH_ORIGINS = 2
-"""Format of a handle that names parts of a state with different descriptions (`rocksdb.origins`). Older versions refuse it."""
+"""Format of a handle that names parts of a state with different descriptions (`rocksdb.origins`). Older versions refuse this format."""
 UPLOAD_THREADS = 4
 FILE_ELEMENTS = 200_000
 """Number of elements in one file of a full snapshot: some MB, so that a reader of few key groups need not read everything."""
@@ -91,7 +91,7 @@ class Attempt:
         self.without_round = False
         """Whether a restored state was registered during the upload. The round does not have the entries of this state."""
         self.outdated = False
-        """Whether the state registered during the upload now has another encoding. No later snapshot may then add to this one."""
+        """Whether the state registered during the upload now has another encoding. No later snapshot may then add to this snapshot."""
         self._owner = owner
         self._plan = plan
         self._parent = parent or Chain()

@@ -79,7 +79,7 @@ class Table(ABC):
             self.keys.encode(key)
 
     def space(self, namespace: Any) -> Space:
-        """Return the dictionary of a namespace. Create it if it does not exist."""
+        """Return the dictionary of a namespace. Create the dictionary if it does not exist."""
         space = self.spaces.get(namespace)
         if space is None:
             space = self.spaces[namespace] = {}

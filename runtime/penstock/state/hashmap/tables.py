@@ -3,10 +3,10 @@
 The namespace None always exists, and its dictionary is always the same object, so that a handle can hold the methods of this dictionary. A
 cell is a value here. In `collection_tables` it is a list of elements or a dict of map entries.
 
-Changes are marks per entry. The mark of a value is the value itself. A snapshot then reads the changed entries in the
-order of their writes. It needs no look-ups in a table that is larger than the processor's cache. `mark_root(key, mark)`
-is the fast way to record a change in the namespace None. It is the C method of the marks' dictionary, or a function
-that does nothing while changes are not tracked.
+Changes are marks per entry. The mark of a value is the value itself. A snapshot then reads the changed entries in the order of their
+writes. The snapshot needs no look-ups in a table that is larger than the processor's cache. `mark_root(key, mark)` is the fast way to
+record a change in the namespace None. It is the C method of the marks' dictionary, or a function that does nothing while changes are not
+tracked.
 """
 
 from __future__ import annotations

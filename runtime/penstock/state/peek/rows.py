@@ -24,7 +24,7 @@ def row_of(key: Any, name: str, peeked: Peeked) -> StateRow | None:
     """Return the row in the form of `state.reader.read_state`, or None if the key has no state.
 
     Raises:
-        NotPeekable: the answer cannot be read without the program's classes, or it is malformed.
+        NotPeekable: the answer cannot be read without the program's classes, or the answer is malformed.
     """
     with _reading(name):
         return _row_of(key, name, peeked)

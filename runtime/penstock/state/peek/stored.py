@@ -1,8 +1,8 @@
 """The current state of one key in its stored form, for look-ups from outside, which change nothing.
 
 The client decodes this form without the program's classes (`state.peek.rows`). So an answer from a task has the same form as an answer from
-a checkpoint. Only the namespace None is supported. A task encodes only as much as it can in a short time, and stops at the bound. A single
-value, element or entry is encoded, or read, as a whole before its size is known.
+a checkpoint. Only the namespace None is supported. A task encodes only as much as it can in a short time, and stops at fixed limits. A
+single value, element or entry is encoded, or read, as a whole before its size is known.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The RocksDB backend: state larger than memory, on the worker's local disk.
 
-Each state has a column family, with rows as in `rows`. Timers are in memory, because firing them must not need a seek.
-Each snapshot writes them to a separate column family.
+Each state has a column family, with rows as in `rows`. Timers are in memory, because firing them must not need a seek. Each snapshot writes
+the timers to a separate column family.
 
 A snapshot hard-links the immutable files to a directory and makes RocksDB flush its memory in the background (`frozen`). The upload sends
 the files that the last confirmed checkpoint does not have. A restore fetches the files with rows of its key groups and opens them
@@ -81,7 +81,7 @@ class RocksDBStateBackend:
         key_group_range: key groups that this subtask owns.
         work_dir: separate directory of this backend, removed by `close`. Empty means a temporary directory.
         options: `state.backend.rocksdb.*`, see `options.DEFAULTS`. Other keys are ignored.
-        key_type: type of the keys. It is needed if they are structures.
+        key_type: type of the keys. It is needed if the keys are structures.
         metrics: group of the metrics that the options turn on (`metrics`). None means no metrics.
     """
 
@@ -130,7 +130,7 @@ class RocksDBStateBackend:
 
     @property
     def _database(self) -> Database:
-        """The database. It is opened at its first use, so that a restore can first put files in place."""
+        """The database. It is opened at the first use of this property, so that a restore can first put files in place."""
         if self._opened is None:
             database = Database(
                 str(self._work_dir / "db"), self._settings, counts=bool(self._reported & TICKERS.keys())

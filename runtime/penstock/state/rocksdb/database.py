@@ -45,8 +45,8 @@ BATCH_ROWS = 10_000
 _WRITE_BUFFERS = 4
 """Write buffers of a state, including those that are being flushed. A snapshot starts a new buffer and must not wait for a flush."""
 _COMPACT_AT_FILES = 8
-"""Number of files on level 0 that starts a compaction. Compaction rewrites much of a state, which the next checkpoint
-uploads.
+"""Number of files on level 0 that starts a compaction. A compaction rewrites much of a state, and the next checkpoint uploads the new
+files.
 
 Each file costs a look-up one check of a Bloom filter.
 """
@@ -61,8 +61,8 @@ _NEVER, _ENDLESS = 1 << 20, 1 << 50
 _LONGER_THAN_ANY_JOB_S = "4000000000"
 """Time after which the end of `Database.hold` may start a rewrite of the lowest level's files. It is longer than any job.
 
-Such a rewrite only sets sequence numbers to zero, and the next checkpoint would upload the files. Without this setting
-RocksDB starts it immediately, for every first file of a key range.
+Such a rewrite only sets sequence numbers to zero, and the next checkpoint would upload the files. Without this setting RocksDB starts the
+rewrite immediately, for every first file of a key range.
 """
 _PAUSE_S = 0.005
 """Pause between two checks of the background work."""
@@ -179,7 +179,7 @@ class Database:
         return self._families
 
     def family(self, name: str) -> Rdict:
-        """Return the column family. Create it if it does not exist."""
+        """Return the column family. Create the family if it does not exist."""
         family = self._families.get(name)
         if family is None:
             with writing(self.path):

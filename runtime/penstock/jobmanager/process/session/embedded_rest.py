@@ -34,7 +34,7 @@ class EmbeddedRest:
     """REST server of a program's session.
 
     Args:
-        token: token of the API. Empty means a new one.
+        token: token of the API. Empty means a new token.
     """
 
     def __init__(self, session: Session, token: str) -> None:
@@ -50,7 +50,7 @@ class EmbeddedRest:
 
     @property
     def url(self) -> str:
-        """Return the URL of the API, or an empty string if it is disabled."""
+        """Return the URL of the API, or an empty string if the API is disabled."""
         if self._listener is not None:
             return self._listener.url
         server = self._server()
@@ -58,7 +58,7 @@ class EmbeddedRest:
 
     @property
     def port(self) -> int:
-        """Return the port of the API, or -1 if it is disabled."""
+        """Return the port of the API, or -1 if the API is disabled."""
         if self._listener is not None:
             return int(self._listener.port)
         server = self._server()
@@ -88,7 +88,7 @@ class EmbeddedRest:
             self._server()
 
     def stop(self, read_outcome_s: float) -> None:
-        """Stop the server. It may be called twice.
+        """Stop the server. The method may be called twice.
 
         Args:
             read_outcome_s: time in seconds for clients to read how the job has ended.
@@ -154,7 +154,7 @@ def _in_thread(serve: Callable[[], RestServer | None]) -> Future[RestServer | No
     def run() -> None:
         try:
             serving.set_result(serve())
-        except BaseException as error:  # `wait` raises it
+        except BaseException as error:  # `wait` raises the error
             serving.set_exception(error)
 
     threading.Thread(target=run, name="rest-start", daemon=True).start()

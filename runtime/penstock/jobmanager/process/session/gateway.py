@@ -50,7 +50,7 @@ class DispatcherGateway:
 
     Args:
         task_managers: function that returns the registered TaskManagers.
-        shut_down: function that stops the process's cluster. It is called in a separate thread.
+        shut_down: function that stops the process's cluster. It runs in a separate thread.
         logs: function that returns the logs of this process and of the TaskManagers.
         stacks: function that samples the Python workers of a TaskManager.
         records: function that waits for records on an edge in the Python workers of a TaskManager.
@@ -170,7 +170,7 @@ class DispatcherGateway:
             raise NotFound(f"TaskManager {task_manager} is not registered", remedy=remedy)
 
     def _job_configuration(self) -> Configuration:
-        """Return the cluster's settings, overridden by those of the first running job, which may have chosen the state backend."""
+        """Return the cluster's settings, overridden by the settings of the first running job. The job may have chosen the state backend."""
         live = next((job.settings.configuration for job in self._dispatcher.jobs() if not job.is_done), {})
         return Configuration({**self._configuration, **live})
 

@@ -127,7 +127,7 @@ class Session:
         self._given_warnings: set[str] = set()
 
     def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
-        """Check the program, find slots and start the job. Wait until it is accepted or refused."""
+        """Check the program, find slots and start the job. Wait until the job is accepted or refused."""
         submit_options = self.submit_options
         self._warn_of_settings(program)
         settings = replace(settings_of(program), bundle=self.bundle)
@@ -252,7 +252,7 @@ class Session:
         """Start the REST server according to the configuration. Return None if the configuration disables it.
 
         Args:
-            fall_back: use any free port if the configured one is in use.
+            fall_back: use any free port if the configured port is in use.
             programs: receiver of the programs that clients send.
             listener: socket that already accepts connections.
             jars: programs that clients upload.
@@ -348,7 +348,7 @@ class _ResultQueue:
 
 
 class SessionJobClient(JobClient):
-    """Client of a job in this process, which `execute_async` returns."""
+    """Client of a job in this process. `execute_async` returns it."""
 
     def __init__(self, master: JobMaster, dispatcher: Dispatcher) -> None:
         self._master = master
@@ -409,7 +409,7 @@ def _in_background(work: Callable[[], Any]) -> CompletableFuture[Any]:
     def run() -> None:
         try:
             future.set_result(work())
-        except BaseException as error:  # the caller that requests the result handles it
+        except BaseException as error:  # the caller that requests the result handles the error
             future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()

@@ -213,7 +213,7 @@ class WorkerProcess:
             )
 
     def _serve(self, master: ControlConnection) -> int | None:
-        """Serve a master until it is lost or the end is requested (return None), or until no executor can run (return an exit code)."""
+        """Serve a master. Return None if the master is lost or the end is requested. Return an exit code if no executor can run."""
         beaten, self._handled_executor = 0.0, ""
         while not self._ending:
             self._turned_at = now = time.monotonic()
@@ -225,7 +225,7 @@ class WorkerProcess:
                 if frame is not None:
                     self._handle(master, msgspec.msgpack.decode(frame, type=ToTaskManager))
                 launch, code = self._launch, self._code()
-                if self._kills.new():  # report the kill before the end of the executor that it causes
+                if self._kills.new():  # report the kill before the end of the executor, which the kill causes
                     master.send(msgspec.msgpack.encode(Killed(self._kills.limit)))
                 if launch is not None and code is not None:
                     if self._is_hopeless():
@@ -279,7 +279,9 @@ class WorkerProcess:
             master.send(msgspec.msgpack.encode(RecordsAnswer(message.request, found)))
 
     def _code(self) -> int | None:
-        """Return the exit code of an executor that should run but has ended. None means that it runs, or no executor should run."""
+        """Return the exit code of an executor that should run but has ended. None means that the executor runs, or that no executor should
+        run.
+        """
         if self._launch is None:
             return None
         return NOT_STARTED if self._child is None else self._child.poll()
