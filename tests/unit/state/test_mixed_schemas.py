@@ -153,3 +153,33 @@ def test_broadcast_state_is_read_with_the_schema_of_the_chosen_copy() -> None:
         store.restore(snapshots, subtask, 3)
         rules = store.get_broadcast_state(MapStateDescriptor("rules", str, After))
         assert dict(rules.items()) == {"a": After(size=1, name="n1")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_states_that_are_requested_during_an_upload_keep_one_encoding(tmp_path: Any, kind: str) -> None:
+    backends = Backends(kind, tmp_path)
+    keys = [f"key {number}" for number in range(2_000)]  # enough for an incremental snapshot
+    other = ValueStateDescriptor("other", int)
+    old = ValueStateDescriptor("things", Before)
+    backend = backends.create()
+    for state, value in ((backend.get_state(old), Before(1, "a")), (backend.get_state(other), 7)):
+        for key in keys:
+            put(backend, "value", state, key, value)
+    first = backends.snapshot(backend, 1)
+    (restored,) = backends.restored([first], owned=True)
+    upload = restored.snapshot(2)
+    # The first state has another encoding now, and the second one has the same.
+    things = restored.get_state(ValueStateDescriptor("things", After))
+    restored.get_state(other)
+    second = upload.run(backends.storage)
+    restored.notify_checkpoint_complete(2)
+    put(restored, "value", things, keys[0], After("blue", 2, "b"))
+    third = backends.snapshot(restored, 3)
+    (last,) = backends.restored([third])
+    found = last.get_state(ValueStateDescriptor("things", After))
+    values = {key: get(last, "value", found, key) for key in keys}
+    assert values == {key: After("red", 1, "a") for key in keys} | {keys[0]: After("blue", 2, "b")}
+    if kind == "hashmap":
+        kept = {file["path"] for file in second["files"]} & {file["path"] for file in third["files"]}
+        assert not kept, "files with the old and the new encoding are mixed"
+    backends.close()

@@ -170,7 +170,7 @@ class HashMapStateBackend:
             self._chain = _without_round(self._chain) if as_stored else None
         for attempt in self._attempts.values():
             attempt.without_round = True
-            attempt.outdated = not as_stored
+            attempt.outdated = attempt.outdated or not as_stored
 
     def _apply(self, table: Table, block: StoredBlock, codec: Codec | None = None) -> None:
         apply_block(table, block, self.key_group_range, self.max_parallelism, self._owner.keys, codec)
