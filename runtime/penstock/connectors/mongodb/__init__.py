@@ -14,13 +14,13 @@ The connector does not follow changes (change streams): see docs/connectors/mong
 
 **Options.** `url` is MongoDB's ("mongodb://user@host:27017/?replicaSet=rs0&authSource=admin", "mongodb+srv://…"), with all of pymongo's
 options. `password_file` names a file with the password. The file is read at every connection. Without `w` in the URL, writes wait for a
-majority. Without timeouts in the URL, a request without an answer counts as lost after 20 s.
+majority. If the URL sets no timeouts, a request counts as lost after 20 s without an answer.
 
-**Errors.** These are errors before the job starts: an unreachable server, a wrong password, a missing collection to read, and a key
-without a unique index. Each error has a remedy. At run time the connector retries a lost server, or one that fails over, for half a minute
-(`patience`). If the server rejects a document (a duplicate key, a validator, 16 MB), the job fails. The error has the document and the
-server's message. No document is dropped.
+**Errors.** Before the job starts, these are errors: an unreachable server, a wrong password, a missing collection to read, and a key
+without a unique index. Each error has a remedy. If the server is lost or fails over at run time, the connector retries for half a minute
+(`patience`). If the server rejects a document (a duplicate key, a validator, more than 16 MB), the job fails. The error has the document
+and the server's message. No document is dropped.
 
 **Sizing.** Each subtask has a client, with pymongo's threads that monitor the server. A bulk is 1,000 writes or 5 MB. A write waits at
-most 1 s. A page read is 4 MB, at most 16 MB.
+most 1 s. A page that the source reads has about 4 MB, and at most 16 MB.
 """

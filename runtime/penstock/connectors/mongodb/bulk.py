@@ -23,7 +23,8 @@ from penstock.connectors.mongodb.operations import Write
 _RACES = 5
 """Maximum number of attempts for a write that gets a duplicate key.
 
-If two writers insert the same document at the same time, one of them gets a duplicate key. It replaces the document at its next attempt.
+If two writers insert the same document at the same time, one writer gets the error "duplicate key". The next attempt of this writer
+replaces the document.
 """
 
 
@@ -37,7 +38,7 @@ class MongoBulk(Bulk[Write]):
         self._name = collection
         self._client: Any = None
         self._raced: Counter[bytes] = Counter()
-        """Number of duplicate keys by document."""
+        """Number of "duplicate key" errors of each document."""
 
     def send(self, writes: Sequence[Write]) -> None:
         self._raced.clear()
@@ -52,7 +53,7 @@ class MongoBulk(Bulk[Write]):
             try:
                 collection.bulk_write([write.request for write in writes], ordered=False)
             except KeyError:
-                # FerretDB 1 leaves out a count when it rejects a write, and pymongo loses the rejected writes.
+                # If FerretDB 1 rejects a write, its answer lacks a count. pymongo then raises a KeyError and does not report the rejected writes.
                 return self._try_singly(collection, writes)
             return (), SinkError("")
         except errors.BulkWriteError as error:
@@ -76,7 +77,7 @@ class MongoBulk(Bulk[Write]):
         return unwritten, refusal
 
     def _refusal(self, write: Write, error: Any) -> SinkError:
-        """Return the error of a write that can be retried.
+        """Return the error of a rejected write if the write can be retried.
 
         Raises:
             SinkError: a retry cannot help.

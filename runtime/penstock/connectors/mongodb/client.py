@@ -225,7 +225,7 @@ def message_of(error: BaseException) -> str:
 
 
 def words_of(details: Any) -> str:
-    """Return the message of an answer with `errmsg`, such as the result of one write."""
+    """Return the message of an answer that has the field `errmsg`, such as the result of one write."""
     name = details.get("codeName") or details.get("code", "")
     more = f" {details['errInfo']}" if details.get("errInfo") else ""
     return f"{' '.join(str(details.get('errmsg', '')).split())[:700]} ({name}){more[:500]}"

@@ -96,7 +96,7 @@ def as_mapping(value: Any) -> Mapping[str, Any] | None:
 
 
 def storable(value: Any, path: str) -> Any:
-    """Convert a value for BSON, at any depth. BSON's times have milliseconds, decimals 34 digits, integers 8 bytes.
+    """Convert a value for BSON, at any depth. In BSON, times have milliseconds, decimals have 34 digits, and integers have 8 bytes.
 
     Raises:
         ValueError: the value has no representation in BSON. The message contains its path.

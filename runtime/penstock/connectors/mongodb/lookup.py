@@ -22,7 +22,8 @@ class MongoLookup(Lookup):
 
     Args:
         url: MongoDB's URL; see the package.
-        key: a value of the stream -> the key, in MongoDB's type (`ObjectId` where the field has it). None means no lookup.
+        key: a function from a value of the stream to its key. The key needs the type that the field has in MongoDB, such as `ObjectId`. None
+            means no lookup.
         join: a function from a value and its documents to a list of results. The documents are dicts (see `MongoSource`) in no particular
             order.
         field: the field that contains the keys. An index on it makes lookups fast.
@@ -103,7 +104,7 @@ class MongoLookup(Lookup):
 
 
 class _PackedKey:
-    """A function that encodes a key as text with its type. It is picklable if the user's function is."""
+    """A function that encodes a key and its type as text. It is picklable if the user's function is picklable."""
 
     def __init__(self, key: Callable[[Any], Any]) -> None:
         self._key = key
@@ -121,14 +122,14 @@ class _PackedKey:
 
 
 def _same(value: Any) -> Any:
-    """Return the same key for equal numbers of all types."""
+    """Return a number in a form that is the same for equal numbers of different types. Return other values unchanged."""
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return int(value) if type(value).__name__ == "Int64" else value
 
 
 def _values_at(document: Any, path: str) -> list[Any]:
-    """Return the values that an index has for a document. Each item of an array is a separate value."""
+    """Return the values that an index on the path would have for a document. Each item of an array is a separate value."""
     found = [document]
     for name in path.split("."):
         inner = [item.get(name) for item in found if isinstance(item, dict)]

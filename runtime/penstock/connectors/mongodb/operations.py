@@ -13,7 +13,7 @@ from penstock.connectors.mongodb.client import package
 from penstock.connectors.mongodb.documents import as_mapping, encoded, storable
 
 LARGEST = 16 << 20
-"""Maximum bytes of a document, in every MongoDB."""
+"""Maximum size of a document in bytes, in every version of MongoDB."""
 _TWICE = ("$set", "$unset", "$setOnInsert", "$min", "$max", "$addToSet", "$pull", "$pullAll", "$currentDate", "$rename")
 """Idempotent operators: a second execution changes nothing."""
 
@@ -25,7 +25,7 @@ class Write:
     request: Any
     """The request object of pymongo."""
     key: bytes
-    """The key of the document that the write identifies."""
+    """The key of the document that the write changes."""
     named: dict[str, Any]
     """The fields that identify the document."""
     size: int
@@ -54,7 +54,8 @@ class Writes:
     """The conversion of records to writes.
 
     Args:
-        operation: a record -> a document, one of pymongo's writes, a list of them, or None. Without it, records are documents.
+        operation: a function from a record to a document, one of pymongo's writes, a list of these, or None. Without a function, records
+            are documents.
         key: the fields that identify a document. The default is `_id`.
     """
 
@@ -69,7 +70,7 @@ class Writes:
         """Return the writes of a record.
 
         Raises:
-            SinkError: the function returned something else, a value without a BSON representation, or a write that is not idempotent.
+            SinkError: the function returned an unsupported type, a value without a BSON representation, or a write that is not idempotent.
         """
         found = record if self._operation is None else self._operation(record)
         if found is None:
@@ -141,8 +142,7 @@ def _is_condition(value: Any) -> bool:
 
 
 def _same(value: Any) -> Any:
-    """Return the same key for equal numbers, because they are the same `_id` in MongoDB. This also applies to numbers within
-    documents."""
+    """Return a value in which equal numbers have the same form, also within documents. In MongoDB, equal numbers are the same `_id`."""
     if isinstance(value, dict):
         return {name: _same(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -18,7 +18,7 @@ _ENDS = ("MinKey", "MaxKey")
 
 @dataclass(frozen=True)
 class IdRange:
-    """A range from `after` (excluded) to `up_to`, both values of `_id` as text. "" means from the first, or to the last."""
+    """A range from `after` (excluded) to `up_to` (included). Both are values of `_id` as text. "" means that the range has no such bound."""
 
     type: str
     after: str = ""
@@ -36,7 +36,7 @@ class IdRange:
         after = self.after if position is None else position
         if after:
             value = unpacked(after)
-            if isinstance(value, float) and math.isnan(value):  # `$gt` of NaN, the least number, matches nothing
+            if isinstance(value, float) and math.isnan(value):  # NaN is the least number, but `$gt` NaN matches nothing
                 bounds["$gte"] = -math.inf
             else:
                 bounds["$gt"] = value
@@ -73,7 +73,7 @@ def _json_options() -> Any:
 
 
 def find_ranges(collection: Any, parts: int) -> list[tuple[IdRange, int]]:
-    """Return ranges of about equal length that cover all existing documents, each with its approximate number of documents.
+    """Return ranges that cover all existing documents. Each has about the same number of documents, which is also returned.
 
     If `_id`s have several types, the result has some more ranges than `parts`.
 

@@ -23,14 +23,15 @@ class MongoSink(Sink):
 
     Args:
         url: MongoDB's URL; see the package.
-        operation: a record -> a document, which replaces the document with its `_id` or is inserted. It may also return
-            pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`; or a list of them; or None. Without it, records are the
-            documents: dicts, Rows with names, dataclasses, Structs, pydantic models, and with `key` NamedTuples.
+        operation: a function from a record to a document. The document replaces the one with the same `_id`, or is inserted. The
+            function may also return pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`, a list of these and documents, or None. Without
+            a function, the records are the documents: dicts, Rows with names, dataclasses, Structs or pydantic models. If `key` is set,
+            they can also be NamedTuples.
         key: the fields that identify a document instead of `_id`. They need a unique index.
         batch_size: the number of writes after which a bulk is sent.
         batch_bytes: the size in bytes after which a bulk is sent.
-        batch_time: how long writes wait at most before they are sent. Every checkpoint sends them too.
-        patience: how long a server may be lost, without a primary or overloaded before the job fails over.
+        batch_time: the maximum time that writes wait before the sink sends them. The sink also sends them at every checkpoint.
+        patience: how long the sink retries if the server is lost or overloaded, or has no primary. After this time, the job fails over.
         password_file: the file with the password. It is read at every connection.
     """
 

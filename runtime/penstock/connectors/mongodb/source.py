@@ -146,7 +146,7 @@ class MongoReader(SourceReader):
         """Return the next documents as BSON. Also return whether the server's first answer has all of the requested documents.
 
         Raises:
-            SourceError: the server is unavailable for more than some seconds, or rejects the query.
+            SourceError: the server is unavailable for longer than the source's `patience`, or rejects the query.
         """
         source = self.source
         condition = found.condition(position)

@@ -16,8 +16,8 @@ from penstock.common.errors import RecordFormatError, SinkError
 from penstock.connectors.formats.encode import JsonLinesEncoder
 
 Action: TypeAlias = Mapping[str, Any]
-"""{"_index": "means", "_id": "A1", "_source": {…}}, or with the document's fields instead of "_source". "_op_type" is "index" (the
-default), "create", "update" or "delete"."""
+"""{"_index": "means", "_id": "A1", "_source": {…}}. Instead of "_source", an action may contain the document's fields directly. "_op_type"
+is "index" (the default), "create", "update" or "delete"."""
 
 _OPERATIONS = ("index", "create", "update", "delete")
 _ABOUT = ("_index", "_id", "routing", "pipeline", "version", "version_type", "retry_on_conflict", "require_alias")
@@ -60,7 +60,7 @@ def requests_of(record: Any, action: Callable[[Any], Any], index: str) -> list[R
     """Return the requests for the actions of a record.
 
     Raises:
-        SinkError: the function returned something else.
+        SinkError: `action` returned something that is not a valid action.
     """
     found = action(record)
     if found is None:

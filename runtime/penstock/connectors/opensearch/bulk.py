@@ -85,7 +85,7 @@ class ActionBulk(Bulk[Request]):
                 return None
             error = {"type": "unknown", "reason": str(about)}
         if status == _CONFLICT and (request.operation == "create" or request.is_versioned):
-            return None  # the document or a newer version of it exists
+            return None  # the server already has the document, or a newer version
         kind, reason = str(error.get("type", "")), str(error.get("reason", ""))
         cause = error.get("caused_by")
         if isinstance(cause, dict) and cause.get("reason"):

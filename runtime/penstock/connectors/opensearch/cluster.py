@@ -1,4 +1,4 @@
-"""Requests to the nodes of a cluster, each to the next node, and the meaning of their errors."""
+"""Requests to the nodes of a cluster in turn, and the meaning of the nodes' errors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Cluster:
     """The cluster's hosts and credentials. It is picklable.
 
     Args:
-        hosts: URLs ("https://search-1:9200"), also with a path. The default scheme is http. The default port is 9200, or 443 for https.
-        password: the password as text. Prefer `password_file`, because this one is in the job's payload.
+        hosts: URLs ("https://search-1:9200"), which may have a path. The default scheme is http. The default port is 9200, or 443 for https.
+        password: the password as text. Prefer `password_file`, because the job's payload contains the value of `password`.
         api_key_file: the file with an encoded API key.
         ca_file: the certificates to trust instead of the system's.
-        timeout_s: the seconds without an answer after which a request counts as lost.
+        timeout_s: the time in seconds after which a request without an answer counts as lost.
     """
 
     hosts: tuple[str, ...]

@@ -22,13 +22,13 @@ class OpenSearchSink(Sink):
 
     Args:
         hosts: the URL of a node, several URLs, or a `Cluster`. Each request goes to the next node.
-        action: a record -> its action (see `actions`), a list of actions, or None.
+        action: a function from a record to its action (see `actions`), a list of actions, or None.
         index: the index of actions without `_index`.
         user, password_file, api_key_file, ca_file: see `Cluster`.
         batch_size: the number of actions after which a bulk is sent.
         batch_bytes: the size in bytes after which a bulk is sent.
-        batch_time: how long actions wait at most before they are sent. Every checkpoint sends them too.
-        patience: how long a server may be lost, overloaded or out of space before the job fails over.
+        batch_time: the maximum time that actions wait before the sink sends them. The sink also sends them at every checkpoint.
+        patience: how long the sink retries if a server is lost, overloaded or out of space. After this time, the job fails over.
     """
 
     def __init__(

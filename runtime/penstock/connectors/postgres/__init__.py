@@ -13,13 +13,13 @@
 **Options.** `conninfo` is a connection string of libpq ("postgresql://user@host/db?sslmode=verify-full", "host=… dbname=…").
 `password_file` names a file with the password. It is read at every connection.
 
-**Errors.** Before the job starts, the connector checks these and explains each error with a remedy:
+**Errors.** Before the job starts, the connector checks the following. Each error has a remedy:
 
 - the server responds and accepts the password,
 - the table and the user's rights exist,
 - the job's fields fit the table.
 
-While the job runs, the connector retries if the server is lost. It does not retry a row that the server refuses.
+While the job runs, the connector retries if the server is lost. A row that the server refuses is not retried.
 
 **Sizing.** Each subtask uses one connection, and the JobManager one more. For exactly once, the subtasks keep the rows between two
 checkpoints in memory as columns. The JobManager writes tens of thousands of rows per second, not millions.

@@ -62,7 +62,7 @@ class Server(TableServer):
             raise self.explained(kind, "cannot connect", error) from error
 
     def options(self, kind: type[PlatformError]) -> dict[str, Any]:
-        """Return the connection options in addition to `conninfo`, which overrides them. The password comes from its file.
+        """Return the connection options that `conninfo` does not set. The password comes from the password file.
 
         Raises:
             PlatformError: the file cannot be read. `kind` is the class of the error.

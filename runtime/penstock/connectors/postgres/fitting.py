@@ -84,7 +84,7 @@ def check_read(schema: pa.Schema, table: Table) -> None:
     """Check that the job's fields can be read from the table.
 
     Raises:
-        InvalidJob: no value of a column has the type of its field.
+        InvalidJob: a field has a type to which the values of its column cannot be converted.
     """
     check_fields(schema, table, writes=False)
     known = {*_SIMPLE, *_FROM_TEXT_TOO}

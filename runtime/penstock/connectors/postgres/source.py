@@ -18,7 +18,7 @@ from penstock.connectors.tables.source import KeyRangeReader, TableReader, Table
 _ABOVE_ALL = "select case when pg_is_in_recovery() then pg_snapshot_xmax(pg_current_snapshot())::text else pg_current_xact_id()::text end"
 """SQL for a number above the ids of all running transactions.
 
-The xmax of a snapshot is only above the ids of transactions that have ended.
+The xmax of a snapshot would not be enough, because it is above only the ids of transactions that have ended.
 """
 
 

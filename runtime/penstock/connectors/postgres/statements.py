@@ -1,4 +1,4 @@
-"""Writing rows into a table: with COPY, or through a temporary table if rows may replace others."""
+"""Write rows into a table with COPY. If rows may replace other rows, COPY writes them into a temporary table first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_rows(connection: Any, sink: PostgresSinkSettings, batches: Iterable[pa
     """Write rows in the transaction of the connection. If several rows have the same key, the last one wins.
 
     Args:
-        batches: they have the extra column `GONE` if the sink `deletes`.
+        batches: the rows. If the sink's `deletes` is set, they have the extra column `GONE`.
     """
     table, names, key = quoted(sink.table), sink.shape.names, sink.key
     columns = ", ".join(map(quoted, names))

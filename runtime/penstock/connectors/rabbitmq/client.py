@@ -89,8 +89,8 @@ def connected(config: RMQConnectionConfig, kind: type[PlatformError]) -> Iterato
 def refusal_of(channel: Any, request: Any) -> Exception | None:
     """Return the reason why the broker would reject the request, or None if it would accept it.
 
-    `request` has one invalid argument. RabbitMQ checks arguments last, after existence and rights. So the request tests both and reads or
-    writes nothing.
+    `request` has one invalid argument. RabbitMQ checks arguments last, after existence and rights. So the request tests existence and
+    rights, but neither reads nor writes anything.
     """
     exceptions = package().exceptions
     try:
@@ -185,7 +185,7 @@ class Outage:
     def __init__(self, config: RMQConnectionConfig) -> None:
         self._patience = PATIENCE_S if config.automatic_recovery else 0.0
         self._noticed = self._patience + 3.0 * config.requested_heartbeat
-        """The broker keeps the consumer of a lost machine until the machine's heartbeats have failed."""
+        """How long to retry in seconds while another consumer exists. It may belong to a lost machine whose heartbeats have not failed yet."""
         self._since: float | None = None
 
     def ended(self) -> None:

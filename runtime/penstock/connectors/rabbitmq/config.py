@@ -120,7 +120,7 @@ class RMQConnectionConfig:
             return self._with(password=password)
 
         def set_password_file(self, path: str) -> RMQConnectionConfig.Builder:
-            """Set the file with the password. It is read at every connection. So the password is in no payload and can be renewed."""
+            """Set the file with the password. The file is read at every connection. So the password can change, and no payload contains it."""
             return self._with(password_file=path)
 
         def set_uri(self, uri: str) -> RMQConnectionConfig.Builder:

@@ -26,7 +26,7 @@ _COUNT_S = 5.0
 """Interval in seconds between two queries of the queue's remaining messages."""
 _CLOSE_S = 5.0
 MANY_TIMES = 10
-"""Redeliveries of one message from which the consumer warns. This is half of RabbitMQ 4's limit."""
+"""Number of redeliveries of one message at which the consumer logs a warning. This is half of RabbitMQ 4's limit."""
 
 
 class Delivery(NamedTuple):
@@ -60,7 +60,7 @@ class Consumer(QueueClient[Delivery]):
     """A consumer of one queue. It runs in a separate thread.
 
     Args:
-        is_alone: no other consumer may read the queue.
+        is_alone: whether this must be the queue's only consumer.
         name: the connection's name, for the broker's operator.
     """
 
@@ -125,11 +125,11 @@ class Consumer(QueueClient[Delivery]):
             channel = connection.channel()
             channel.basic_qos(prefetch_count=self._config.prefetch_count)
             channel.add_on_cancel_callback(self._on_cancel)
-            self._inbox.clear()  # these messages are redelivered, and only redelivered ones can be acknowledged
+            self._inbox.clear()  # the broker redelivers these messages, and only the redelivered messages can be acknowledged
             self._is_cancelled = False
             self._delivered = self._acknowledged = 0
             self.number, self.connected_at = self.number + 1, time.monotonic()
-            # Look for other consumers before consuming, too: a quorum queue counts each requeued delivery against a message's limit.
+            # Check for other consumers also before consuming, because a quorum queue counts each requeued delivery against a message's limit.
             self._state(channel, consumers=0)
             channel.basic_consume(self._queue, self._on_message, exclusive=self._is_alone)
             self._state(channel, consumers=1)
@@ -199,7 +199,7 @@ class Consumer(QueueClient[Delivery]):
         self._is_cancelled = True
 
     def _watch_count(self, count: Any) -> None:
-        """Warn if a quorum queue has redelivered a message many times. At its limit, the queue drops it and notifies no consumer."""
+        """Warn if a quorum queue has redelivered a message many times. At its limit, the queue drops the message and notifies no consumer."""
         if not self._has_warned and isinstance(count, int) and count >= MANY_TIMES:
             self._has_warned = True
             LOGGER.warning(

@@ -1,7 +1,7 @@
-"""The message that a record becomes. Errors are raised here, where the record is still known and can be named.
+"""The message that a record becomes, and checks of the message. An error here can still name the record.
 
 If pika cannot encode a message, it closes the connection. If a message's header is too large, the broker closes the connection. In both
-cases, every new connection would end when it sends the message again.
+cases, the sink would send the message again on every new connection, and the connection would end.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SHORT = 255
 _FRAME = 131_072
 """Default frame size in bytes of RabbitMQ and pika."""
 _AROUND = 20
-"""Bytes of a header's frame before its properties, and the byte that ends it."""
+"""Number of bytes in a header's frame around the properties: the bytes before them, and the byte that ends the frame."""
 
 
 class Message(NamedTuple):

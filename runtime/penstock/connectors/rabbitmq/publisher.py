@@ -63,7 +63,7 @@ class Publisher(Background):
         """Send messages. Wait while too many are unconfirmed.
 
         Raises:
-            SinkError: the broker has rejected or not routed a message, or accepts none.
+            SinkError: the broker has rejected a message, could not route it, or accepts no messages.
         """
         for part, size in _parts(messages):
             self._wait(MOST - len(part), max(0, MOST_BYTES - size))
@@ -163,7 +163,9 @@ class Publisher(Background):
 
     def _on_ready(self, channel: Any) -> None:
         self._channel = channel
-        if not self._outgoing:  # otherwise the next message may be one that ends each connection
+        if (
+            not self._outgoing
+        ):  # otherwise the outage continues until a confirmation: the next message may end every connection
             self._outage.ended()
         self._pump()
 
@@ -238,7 +240,8 @@ class Publisher(Background):
 
 
 def _parts(messages: list[Message]) -> Iterator[tuple[list[Message], int]]:
-    """Yield groups of as many messages as may be unconfirmed, and the bytes of their bodies. A message above the limit is sent alone."""
+    """Yield groups of messages within the limits for unconfirmed messages, and the bytes of each group's bodies. A larger message is a
+    separate group."""
     part: list[Message] = []
     size = 0
     for message in messages:

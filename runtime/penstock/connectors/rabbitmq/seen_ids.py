@@ -1,11 +1,12 @@
 """The ids of messages that are in the job's state and may be redelivered.
 
-The broker may redeliver a message until it has the acknowledgement. It may do so even later, because a killed broker loses
-acknowledgements that it had not written yet. It redelivers old messages before it delivers new ones. So an id is forgotten when
+The broker may redeliver a message until it has the acknowledgement. It may redeliver the message even later, because a killed broker
+loses acknowledgements that it had not written yet. It redelivers old messages before it delivers new messages. So this class forgets an id
+when all of these are true:
 
-- its message was acknowledged,
-- the connection has been up for some time since then, and
-- after that, a new message arrived or the queue was empty.
+- The message was acknowledged.
+- Since the acknowledgement, the connection has been up for some time.
+- After this time, a new message arrived or the queue was empty.
 """
 
 from __future__ import annotations
@@ -32,18 +33,17 @@ class SeenIds(seen_ids.SeenIds):
 
     def __init__(self, position: str, kept_s: float) -> None:
         ids = from_text(position)
-        # Messages that are not acknowledged are redelivered as soon as a connection exists. It is unknown which ones these are.
+        # The broker redelivers unacknowledged messages as soon as a connection exists. It is unknown which messages these are.
         super().__init__([IdGroup(0, ids, _NEVER)] if ids else [], kept_s)
 
     def connected(self, now: float) -> None:
-        """Restart the waiting times: if the broker has crashed, messages acknowledged on an old connection may be redelivered on this
-        one."""
+        """Restart the waiting times. If the broker has crashed, it may redeliver messages that were acknowledged on an old connection."""
         for group in self._groups:
             if group.forget_at is not None:
                 group.forget_at = now + self._kept_s
 
     def forget(self, at: float) -> None:
-        """Forget old ids. The caller has added all messages that were delivered before.
+        """Forget old ids. The caller has added all messages that were delivered before `at`.
 
         `at`: the time when a new message arrived or the queue was empty."""
         while self._groups and (forget_at := self._groups[0].forget_at) is not None and forget_at < at:

@@ -32,7 +32,7 @@ class RMQSink(MessageSink):
         routing_key: a routing key, or a function from a record to its routing key. The default is "".
         properties: a function from a record to its message's properties, by their names in AMQP: correlation_id, message_id, headers,
             priority, expiration, content_type, … Messages are persistent unless `delivery_mode` is set.
-        create_queue: declare the queue as a durable one if it does not exist.
+        create_queue: whether to declare a durable queue if the queue does not exist.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class RMQSink(MessageSink):
         """Return the messages of the records.
 
         Raises:
-            RecordFormatError: a record does not fit, or a function returns a value that no message can have.
+            RecordFormatError: a record does not fit the schema, or a function returns a value that no message can have.
         """
         exchanges, keys = texts("exchange", self.exchange, records), texts("routing key", self.routing_key, records)
         if self.properties is None:

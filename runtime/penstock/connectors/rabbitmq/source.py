@@ -29,14 +29,14 @@ class RMQSource(QueueSource):
     Args:
         connection_config: the connection to the broker.
         queue_name: the name of an existing queue.
-        use_correlation_id: exactly once, by ids that the producer sets. One subtask reads, as the only consumer. If
-            False, the source reads at least once, and all subtasks read.
+        use_correlation_id: if True, the source reads exactly once, by ids that the producer sets. One subtask reads, as the only
+            consumer. If False, the source reads at least once, and all subtasks read.
         deserialization_schema: the decoder of bodies: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches
             into columns.
-        create_queue: declare the queue as a durable one if it does not exist.
+        create_queue: whether to declare a durable queue if the queue does not exist.
         on_error: how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `RMQRejectedMessage`.
-        keep_ids: how long ids are kept in the state after their acknowledgement. Set it longer than a crashing broker may lose
-            acknowledgements.
+        keep_ids: how long the state keeps ids after their acknowledgement. A crashing broker may lose the acknowledgements of its last
+            seconds. Set a longer time than that.
     """
 
     split_prefix = "consumer-"
@@ -129,7 +129,7 @@ class QueueReader(QueueSplitReader[SeenIds]):
 
     def _is_new(self, message: Delivery) -> bool:
         id = message.correlation_id
-        if not id:  # messages with "" would all have the same id
+        if not id:  # all messages with "" would have the same id
             raise RecordFormatError(
                 f"a message in queue {self._queue!r} has no correlation id: {message.body[:200]!r}",
                 remedy="let the producer give each message a unique correlation_id, or read with use_correlation_id=False (at least "

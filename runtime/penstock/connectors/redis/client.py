@@ -156,7 +156,7 @@ class Connection:
         self._patience = patience
         self._client: Any = None
         self.stopped: Callable[[], bool] = lambda: False
-        """Return whether the caller no longer waits."""
+        """A function that returns whether the caller no longer waits."""
 
     def run(self, problem: str, work: Callable[[Any], T]) -> T:
         """Return the result of `work(client)`. Call `work` again after a temporary failure.

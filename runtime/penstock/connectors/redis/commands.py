@@ -74,8 +74,8 @@ def checked(result: Any, record: Any, ttl_ms: int) -> list[Command]:
 
 
 def encoded(value: Any) -> bytes | None:
-    """Return the bytes that Redis stores for a value, or None if it has no Redis representation. Numbers of numpy and enums count as
-    numbers.
+    """Return the bytes that Redis stores for a value, or None if it has no Redis representation. An enum counts as its value, and a number
+    of numpy counts as a number.
 
     >>> encoded(np.float32(0.1)), encoded(np.float16(0.1)), encoded(np.float64(0.1))
     (b'0.1', b'0.1', b'0.1')
@@ -114,7 +114,7 @@ def _wrong(command: Any, record: Any, problem: str, remedy: str) -> SinkError:
 
 class Pipeline:
     """A sender of many commands at a time. After a lost connection or a temporary error, it continues in order with the first unconfirmed
-    one."""
+    command."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

@@ -1,8 +1,9 @@
 """Add the entries of a checkpoint exactly once, even if answers are lost.
 
 A script adds some entries. In the same step it records in a hash how many entries of which checkpoint the sink has added. The caller
-passes the expected number, and the script adds nothing if the recorded number differs. A caller that retries, or runs beside another one,
-gets the recorded number and continues from there. A script is one atomic step for the server, its replicas and its append-only file.
+passes the expected number of added entries. If the recorded number differs, the script adds nothing and returns the recorded number. The
+caller continues from there. This happens after a retry, or if two callers run at the same time. A script is one atomic step for the
+server, its replicas and its append-only file.
 
 A script that fails in the middle would not undo its earlier commands. So the script checks everything that the server can reject (keys of
 another type, memory, rights) before it adds the first entry.
@@ -26,7 +27,7 @@ NOTES = "penstock_commits:"
 """Prefix of the keys of notes. The sink's name follows."""
 _KEPT = 1000
 """The number of checkpoints per sink whose digests are kept. An older checkpoint can come from an old snapshot, or from a job whose
-checkpoint ids have restarted. The script distinguishes the two cases by their times."""
+checkpoint ids have restarted. The script distinguishes the two cases by the times of the checkpoints."""
 _COMMITTED, _OTHER = -1, -2
 _SCRIPT = """
 local notes, digests, checkpoint, digest = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
@@ -128,7 +129,8 @@ class RedisCommitter(Committer):
             done = added
 
     def _add(self, app: str, checkpoint: int, digest: str, progress: tuple[int, int, int], entries: list[Entry]) -> int:
-        """Add entries, and return how many of the checkpoint's entries the server has now, or the reason why it added none.
+        """Add entries, and return how many of the checkpoint's entries the server has now. If it adds none for another reason than a wrong
+        number, return `_COMMITTED` or `_OTHER`.
 
         `progress`: the number of entries already added, their total number, and the time of the checkpoint barrier in ms."""
         done, total, at = progress
@@ -152,7 +154,7 @@ class RedisCommitter(Committer):
         return entries[done : done + self._size]
 
     def interrupt(self) -> None:
-        """Abort the request that does not return."""
+        """Abort a request that does not return."""
         self._connection.close()
 
     def close(self) -> None:

@@ -22,10 +22,10 @@ class RedisLookup(Lookup):
 
     Args:
         url: the URL for redis-py; see the package.
-        key: a value of the stream -> the key, as text. None means no lookup.
+        key: a function from a value of the stream to its key as text. None means no lookup.
         join: a function from a value and its lookup result (None if the key does not exist) to a list of results.
-        fields: the fields of hashes, which become dicts; "*" means all. Without `fields`, keys hold strings.
-        binary: values are bytes instead of text. Field names are always text.
+        fields: the fields to read from hashes, which become dicts. "*" means all fields. Without `fields`, the keys must hold strings.
+        binary: whether values are bytes instead of text. Field names are always text.
         password_file: the file with the password. It is read at every connection.
         options: the options of all lookups: `ttl`, `most_kept`, `connections`.
     """

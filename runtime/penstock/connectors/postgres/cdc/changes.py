@@ -1,4 +1,4 @@
-"""Changes as records: `Row`s with a `RowKind`, or `Change`s with both images and a position in the log."""
+"""Changes as records: `Row`s with a `RowKind`, or `Change`s. A `Change` has the row before and after, and a position in the log."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Change(NamedTuple):
     before: Any
     """The row before the change, with the fields that the table's REPLICA IDENTITY keeps.
 
-    FULL keeps all fields. Otherwise only the key is known, if the key changed or the row was deleted. In all other cases this is None.
+    FULL keeps all fields. Otherwise, if the key changed or the row was deleted, this has only the fields of the key. In all other cases
+    this is None.
     """
     after: Any
     unchanged: tuple[str, ...]

@@ -32,7 +32,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 class CapturedTable(NamedTuple):
-    """The definition of a table at the first start of the source. Splits contain it."""
+    """The definition of a table at the first start of the source. Splits contain this definition."""
 
     name: str
     """The name that the job uses."""
@@ -101,7 +101,7 @@ class TableValues:
         return [values[place].decode() for place in self._key]
 
     def filled(self, old: Values, new: Values, *, whole: bool) -> Values:
-        """Return `new`, completed with values that only the old image has: those of the key, or all (`whole`)."""
+        """Return `new`, with omitted values taken from `old`. `old` has all values if `whole` is set, otherwise only those of the key."""
         if UNCHANGED not in new:
             return new
         known = range(len(new)) if whole else self._key or ()
@@ -171,7 +171,9 @@ def loader(field: pa.Field, oid: int) -> Callable[[bytes], Any]:
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
         types = package("psycopg").adapters.types
         info = types.get(oid)
-        if info is None or info.delimiter == ",":  # every type except box has this delimiter
+        if (
+            info is None or info.delimiter == ","
+        ):  # for all types except box, this character separates the items of an array
             load = adapt.Transformer().get_loader(types["text"].array_oid, formats.TEXT).load
     return _of_one_dimension(load) if pa.types.is_list(kind) else load
 

@@ -1,4 +1,7 @@
-"""The enumerator: it creates the slot, then assigns ranges of rows, then the stream of changes. Each step starts after the previous one."""
+"""The enumerator of `PostgresCdcSource`. It creates the slot, and assigns first the ranges of rows and last the stream of changes.
+
+Each step starts when the previous step is complete.
+"""
 
 from __future__ import annotations
 
@@ -121,10 +124,10 @@ class CdcEnumerator(SplitEnumerator):
                 connection.execute("set statement_timeout = 0")
 
     def _all_seen(self, connection: Any) -> bool:
-        """Return whether all transactions have ended that ran when the slot was created.
+        """Return whether all transactions that were running at the creation of the slot have ended.
 
-        A commit is in the log some time before snapshots see it. Without this wait, a transaction could be missing in both the slot's log
-        and a snapshot.
+        The log contains a commit some time before snapshots see it. Without this wait, a transaction could be missing in the slot's log and
+        also in a snapshot.
         """
         assert self._state is not None
         oldest = int(connection.execute("select pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()[0])
@@ -196,7 +199,7 @@ class CdcEnumerator(SplitEnumerator):
         """Restore the state.
 
         Raises:
-            InvalidJob: the source has other tables than at its first start. It would not read their rows.
+            InvalidJob: the source has tables that it did not have at its first start. It would not read the rows of these tables.
         """
         self._state = state
         if state is None:

@@ -1,4 +1,4 @@
-"""Messages of the replication protocol: those of `pgoutput`, version 1, and of the stream that contains them.
+"""Messages of the replication stream, and the messages of `pgoutput` (version 1) that the stream contains.
 
 Formats: PostgreSQL's documentation, "Logical Replication Message Formats" and "Streaming Replication Protocol".
 """
@@ -81,7 +81,7 @@ _COMMIT = struct.Struct("!BQQq")
 _COLUMN = struct.Struct("!Ii")
 _STATUS = struct.Struct("!cQQQqB")
 HEAD = 25
-"""Bytes before a message of pgoutput: "w", the message's position, the end of the log, the time."""
+"""Number of bytes before a message of pgoutput. They are "w", the message's position, the end of the log, and the time."""
 
 Message = Begin | Commit | Relation | RowChange | Truncate | Keepalive
 
@@ -114,7 +114,7 @@ def log_end(data: bytes) -> int:
 
 
 def status(flushed: int, *, asks: bool) -> bytes:
-    """Return a status message. The server may then delete its log up to `flushed`.
+    """Return a status message. It allows the server to delete its log up to `flushed`.
 
     Args:
         asks: whether the server must reply with its own position.
@@ -192,7 +192,7 @@ def lsn_text(lsn: int) -> str:
 
 
 def end_of_timeline(history: str, timeline: int) -> int:
-    """Return the position at which a later timeline branches off this one, or 0 if it does not descend from it.
+    """Return the position at which a later timeline branches off `timeline`, or 0 if it does not descend from `timeline`.
 
     Args:
         history: history file of the later timeline.

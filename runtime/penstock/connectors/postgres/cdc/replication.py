@@ -20,7 +20,7 @@ _SETTINGS = (
 """Settings of the session. The long `wal_sender_timeout` is for a task under backpressure, which does not respond for a while."""
 
 _SILENT_MS = 30_000
-"""Time in ms after which sent data without a TCP acknowledgement ends the connection."""
+"""Time in ms. The connection ends if sent data gets no TCP acknowledgement within this time."""
 
 
 class SlotBusy(Exception):
@@ -31,8 +31,8 @@ class ReplicationLink:
     """Connection that reads from a slot, starting at a position.
 
     Args:
-        who: name of this reader on the server. A process with the same name that holds the slot belongs to a lost task. The link
-            terminates it.
+        who: name of this reader on the server. If a process with the same name holds the slot, that process belongs to a lost task. The
+            link terminates the process.
 
     Raises:
         SourceError: the slot no longer has the log after the position, or the server does not respond or refuses the user.
@@ -100,8 +100,8 @@ class ReplicationLink:
     def _check_timeline(self, timeline: int, end: int, position: int) -> None:
         """Check that the server's log still contains the position.
 
-        A promoted replica or a restored backup starts a new timeline at the end of its log. Its log does not have the changes that were
-        read after that point. It may have other changes before the position, which the server would not send.
+        A promoted replica or a restored backup starts a new timeline at the end of its log. Changes that this job read after that point are
+        not in the log of the new timeline. The new log may have other changes before the job's position. The server would not send them.
         """
         known, self.timeline = self.timeline, timeline
         if known is not None and known != timeline:
@@ -140,7 +140,8 @@ class ReplicationLink:
         return failed
 
     def _error(self, result: Any) -> Exception:
-        """Return the server's error in its class. If the connection failed without an error of the server, return a retryable error."""
+        """Return the server's error in psycopg's class for its code. If the connection failed without such an error, return a retryable
+        one."""
         if result is not None and result.error_field(self._pq.DiagnosticField.SQLSTATE):
             found: Exception = package("psycopg.errors").error_from_result(result)
             return found
@@ -164,7 +165,7 @@ class ReplicationLink:
         raise self._error(self._link.get_result())
 
     def tell(self, flushed: int, *, asks: bool) -> None:
-        """Report the position up to which the log is no longer needed."""
+        """Report to the server the position up to which the job no longer needs the log."""
         self._link.put_copy_data(status(flushed, asks=asks))
         self._link.flush()
 

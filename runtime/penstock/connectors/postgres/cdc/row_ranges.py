@@ -1,4 +1,4 @@
-"""Reading of the rows that exist before the changes: one range of the key. Each connection reads in one snapshot."""
+"""The reader of one range of the key. It reads the rows that exist before the changes. Each of its connections reads in one snapshot."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LARGEST_STEP = 10_000
 _NO_IDLE_TIMEOUT = "set idle_in_transaction_session_timeout = 0"
 """Setting that keeps the snapshot while downstream operators are slow."""
 _AS_THEY_ARE = ("text", "varchar")
-"""Types whose cast to text gives the text of the log. A query with the cast may use an index.
+"""Types whose cast to text gives the same text as the log. A query with the cast may use an index.
 
-The cast of bool, char(n) or inet differs from the log. `concat` gives the text of the log for all types.
+For bool, char(n) or inet, the text of the cast differs from the log. For all types, `concat` gives the same text as the log.
 """
 
 

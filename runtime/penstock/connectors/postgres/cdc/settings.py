@@ -24,7 +24,7 @@ CHOICES = {
 
 
 class CdcSettings:
-    """The settings of a `PostgresCdcSource`, which describes the arguments."""
+    """The settings of a `PostgresCdcSource`. See that class for the arguments."""
 
     def __init__(
         self,

@@ -70,7 +70,7 @@ class PostgresCdcSource(CdcSettings, Source):
         """Check the server, the publication, the tables and the slot.
 
         Raises:
-            InvalidJob: a table has no such columns.
+            InvalidJob: a table does not have a declared column.
             SourceError: the source cannot read changes because of the server, a right, the publication, a table or the slot.
         """
         with self.server.connect(SourceError, autocommit=True) as connection:
@@ -194,9 +194,9 @@ class PostgresCdcSourceBuilder:
         return self
 
     def set_heartbeat_interval(self, interval: TimeLike) -> PostgresCdcSourceBuilder:
-        """Set the interval at which the source reports its position and requests the server's. The default is 5 s.
+        """Set the interval at which the source reports its position and requests the server's position. The default is 5 s.
 
-        The slot thus advances even if only other tables are written.
+        The slot thus advances even if only other tables change.
         """
         self._heartbeat_ms = as_millis(interval, "interval")
         return self

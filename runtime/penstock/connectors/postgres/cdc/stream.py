@@ -47,8 +47,8 @@ _NAMES = {"I": "insert", "U": "update", "D": "delete"}
 class ChangesReader(SplitReader):
     """Reader of the stream of changes. Its position has:
 
-    - `lsn`: the end of the last transaction that was read completely, or of the log if nothing followed,
-    - `commit`: the commit of the next transaction, if it was read in part, and `number`: the number of its changes read,
+    - `lsn`: the end of the last transaction that was read completely, or the end of the log if nothing followed this transaction,
+    - `commit` and `number`, if the next transaction was read in part: its commit, and the number of its changes that were read,
     - `system` and `timeline`: the server to which the log belongs,
     - `oids`: the OIDs of the tables.
     """
@@ -105,7 +105,7 @@ class ChangesReader(SplitReader):
         return self._lsn
 
     def lag(self) -> int | None:
-        """Return the lag in bytes of the log."""
+        """Return the number of bytes of the log that were not read yet."""
         return max(0, self._end - self._lsn)
 
     def next_record_at(self) -> int | None:
@@ -227,7 +227,7 @@ class ChangesReader(SplitReader):
                 self._reported_at = 0.0
 
     def _counts(self) -> bool:
-        """Count a change of the transaction, and return whether it is new.
+        """Count a change of the transaction, and return whether the change is new.
 
         After a reconnect, the server sends the changes of the transaction again. The position does not move until a new change arrives.
         """

@@ -1,7 +1,7 @@
 """Visibility of transactions in snapshots, and the snapshot in which each row was read.
 
 A snapshot is `xmin:xmax:running`, as `pg_current_snapshot()` writes it. It sees the committed transactions below `xmax`, except those that
-were running. Only the snapshot decides exactly whether the rows that were read contain a change. A position in the log cannot.
+were running. Only the snapshot tells exactly whether the rows that were read contain a change. A position in the log cannot tell this.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ReadRows:
 
     @classmethod
     def of(cls, ranges: Sequence[Sequence[Any]]) -> ReadRows:
-        """Create it from the ranges in a split: [low, high, [[up to, snapshot], …]]."""
+        """Create the object from the ranges in a split. Each range is [low, high, [[up to, snapshot], …]]."""
         return cls(
             [
                 ReadRange(low, high, tuple((up_to, Snapshot.parse(text)) for up_to, text in parts))
@@ -74,7 +74,7 @@ class ReadRows:
         )
 
     def saw(self, xid: int, key: Key) -> bool:
-        """Return whether the rows that were read contain a transaction's change of the row."""
+        """Return whether the rows that were read contain the transaction's change of the row with this key."""
         if not self._ranges:
             return False
         found = self._ranges[bisect.bisect_left(self._highs, order_of(key))]
