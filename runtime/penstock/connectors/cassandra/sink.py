@@ -23,13 +23,13 @@ class CassandraTableSink(CassandraSinkSettings, Sink):
     Args:
         cluster: a host, several hosts, or a `ClusterBuilder`.
         table: the name, as "keyspace.table". A row replaces the row with the same primary key.
-        columns: the written columns. Tuples and `Row`s give values in this order; dicts, named tuples and objects by name.
-        statement: instead of table and columns: an INSERT, UPDATE or DELETE with `?` or `:name` for the values.
+        columns: the written columns. Tuples and `Row`s have their values in this order. Dicts, named tuples and objects have them by name.
+        statement: an INSERT, UPDATE or DELETE with `?` or `:name` for the values. It replaces `table` and `columns`.
         write_ahead: store rows in the checkpoint. The JobManager sends them when the checkpoint is complete.
-        committer: the store of notes about sent checkpoints. The default is in the table's keyspace.
+        committer: the store that records which checkpoints were sent, for `write_ahead`. The default is a table in the keyspace of `table`.
         options: consistency, time to live, and the handling of None.
         max_in_flight: the maximum number of concurrent requests of each subtask.
-        patience: how long the sink retries a server that accepts nothing, before the job fails over.
+        patience: how long the sink retries while the server accepts nothing. After this time the job fails over.
     """
 
     def create_writer(self, context: WriterContext, restored: list[Any]) -> SinkWriter:

@@ -43,10 +43,10 @@ def insert_into(table: str, columns: Sequence[str], options: MapperOptions) -> s
 
 
 def check_statement(statement: str) -> None:
-    """Check that a statement writes a different row for each record.
+    """Check that a statement writes, and has placeholders for the values of a record.
 
     Raises:
-        InvalidJob: the statement writes nothing, or writes the same for each record.
+        InvalidJob: the statement writes nothing, or writes the same values for each record.
     """
     if not _WRITE.match(statement):
         raise InvalidJob(
@@ -84,7 +84,7 @@ def check_table(connection: Connection, builder: ClusterBuilder, prepared: Any) 
 
 
 def _may_write(connection: Connection, user: str, table: str) -> bool:
-    """Return whether the user may write. Return True if the server has no permissions, or does not let the user read them."""
+    """Return whether the user may write. Return True if the server does not use permissions, or does not let the user read them."""
     role = '"' + user.replace('"', '""') + '"'
     try:
         if connection.execute(f"LIST MODIFY PERMISSION ON {table} OF {role}"):

@@ -1,7 +1,7 @@
 """Convert Python's values to the bytes of a column.
 
-The driver would take `"false"` for true, and 3 for three zero bytes. It would take `2.5` for the decimal 2.5 or 2.50000000000000004.
-Instead, this module converts values by the column's type. For a value that the column cannot store, the error names the column.
+The driver would convert `"false"` to true, and 3 to three zero bytes. It would convert `2.5` to the decimal 2.5 or 2.50000000000000004.
+Instead, this module converts values by the column's type. If a column cannot store a value, the error names the column.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from penstock.connectors.cassandra.scalars import SCALARS, Misfit, checked, is_m
 
 Encode = Callable[[Any], bytes]
 UNSET = False
-"""The value of a parameter that leaves its column unchanged."""
+"""Value of a parameter whose column stays unchanged."""
 
 
 class Parameters:
-    """The parameters of a prepared statement. They convert a record's values to the sent bytes."""
+    """The parameters of a prepared statement. They convert a record's values to the bytes that the driver sends."""
 
     def __init__(self, prepared: Any, *, saves_null: bool = True) -> None:
         self.names = tuple(column.name for column in prepared.column_metadata)

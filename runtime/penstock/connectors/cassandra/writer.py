@@ -1,4 +1,4 @@
-"""Two writers: one sends records and waits for them at a barrier, the other stores them in the checkpoint."""
+"""Two writers. `DirectWriter` sends records, and waits at a barrier until the server has them. `HoldingWriter` stores them in the checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class EncodingWriter(SinkWriter):
-    """A writer that converts records to writes, with their times and encoded values."""
+    """A writer that converts records to writes with a time and encoded values."""
 
     def __init__(self, sink: CassandraSinkSettings) -> None:
         self._sink = sink
@@ -37,7 +37,7 @@ class EncodingWriter(SinkWriter):
         """Return the writes of the records.
 
         Raises:
-            SinkError: a record does not fit.
+            SinkError: a record does not fit the statement.
         """
         first = self._clock.take(len(records))
         values, encode = self._values, self._parameters.encode

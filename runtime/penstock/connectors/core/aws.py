@@ -1,6 +1,6 @@
-"""The code that clients of Amazon's services share: credentials, the causes of errors, and retries. It uses botocore.
+"""The code that clients of Amazon's services share: credentials, the causes of errors, and retries. The clients are those of botocore.
 
-botocore finds the credentials in the usual places: variables, a web identity (IRSA), files, the machine's role.
+botocore finds the credentials in the usual places: environment variables, a web identity (IRSA), files, the machine's role.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PASSING = (
 )
 _LONGEST_PAUSE_S = 3.0
 _NO_ANSWER: tuple[type[Exception], ...] = (LookupError, AttributeError, TypeError, ValueError)
-"""Errors of an answer that lacks an expected field. botocore also returns an answer for half a response or a web page."""
+"""Errors for an answer that lacks an expected field. botocore returns such an answer for half a response, or for a web page."""
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class AwsTarget:
     Args:
         service: botocore's name of the service.
         shown: how errors name the target: "queue 'orders'".
-        extra: the extra of the package that installs botocore.
+        extra: the extra of Penstock's package that installs botocore.
         region: the AWS region; the environment's region if empty.
         endpoint: the URL of the service; None means Amazon's endpoint of the region.
-        missing: parts of the error codes by which the service reports that the target does not exist.
+        missing: parts of error codes. An error code with one of these parts means that the target does not exist.
         rights: the permissions that the job needs.
         patience_s: how many seconds calls are retried while the service is unreachable or overloaded.
     """
@@ -126,12 +126,12 @@ class AwsTarget:
         call: Callable[[], R],
         is_over: Callable[[], bool] = lambda: False,
     ) -> R:
-        """Return the result of `call`, and retry the call while a retry may help.
+        """Execute `call` and return its result. Retry while a retry may help.
 
         `call` must extract every field it needs from the answer, so that an incomplete answer counts as an error.
 
         Args:
-            is_over: returns True when the caller no longer needs the result; then the call is not retried.
+            is_over: returns True when the caller no longer needs the result. The call is then not retried.
 
         Raises:
             PlatformError: (class `kind`) the call fails for good.
@@ -165,7 +165,7 @@ def errors() -> tuple[type[Exception], ...]:
 
 
 def code_of(error: Exception) -> str:
-    """Return the service's error code, or "" if the error is not one of the service."""
+    """Return the service's error code, or "" if the error does not come from the service."""
     response = getattr(error, "response", None)
     return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
 

@@ -1,4 +1,4 @@
-"""Writers that collect records and send them at a size, after a time, and at every barrier."""
+"""Writers that collect records. They send them at a limit of size, at a limit of time, and at every barrier."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class BatchingWriter(SinkWriter):
         """Send all records. Return when the server has confirmed them."""
 
     def advance_processing_time(self, now: int) -> None:
-        if not 0 <= now - self._since < self._batch_ms:  # also if the clock was set back
+        if not 0 <= now - self._since < self._batch_ms:  # this is also the case if the clock was set back
             self._since = now
             self.flush()
 

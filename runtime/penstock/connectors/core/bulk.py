@@ -1,4 +1,4 @@
-"""Bulk writes of identified documents, which are idempotent: a buffered write, its replacement, and retries of rejected writes."""
+"""Idempotent bulk writes of documents with keys. The writer replaces buffered writes, and retries rejected writes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class DocumentWrite(Protocol):
 
     @property
     def size(self) -> int:
-        """Return the bytes of the write."""
+        """Return the size of the write in bytes."""
 
     @property
     def replaces(self) -> bool:
@@ -53,7 +53,7 @@ class Bulk(ABC, Generic[W]):
     def send(self, writes: Sequence[W]) -> None:
         """Send the writes, and return when the server has accepted all of them.
 
-        Two writes must not concern one document: a retried write would come after the other one.
+        `writes` must not have two writes of one document. If the first one were rejected, its retry would come after the second one.
 
         Raises:
             SinkError: the server rejects a write, or accepts none for too long.
@@ -77,8 +77,10 @@ class Bulk(ABC, Generic[W]):
 
 
 class DocumentWriter(BatchingWriter, Generic[W]):
-    """A writer that holds one write per document. It drops a replaced write. An update of a buffered write waits until that write was
-    sent."""
+    """A writer that buffers at most one write per document.
+
+    If a write replaces the buffered write of its document, the writer drops the buffered one. Otherwise it first sends all buffered writes.
+    """
 
     def __init__(self, bulk: Bulk[W], batch_ms: int, batch_size: int, batch_bytes: int) -> None:
         super().__init__(batch_ms)

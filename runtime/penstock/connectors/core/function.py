@@ -1,6 +1,6 @@
 """Sources and sinks written as functions: `SourceFunction`, and `SinkFunction` or any callable.
 
-A source function's `run(ctx)` runs in a separate thread and blocks while the reader does not keep up. A function with
+A source function's `run(ctx)` runs in a separate thread. `ctx.collect` blocks while the reader does not keep up. A function with
 `snapshot_state() -> state` and `initialize_state(state)` is resettable. It updates its state and emits under the lock:
 
     def run(self, ctx):
@@ -9,12 +9,12 @@ A source function's `run(ctx)` runs in a separate thread and blocks while the re
                 self.count += 1
                 ctx.collect(self.count)
 
-The state can be encoded as JSON, and is None at the first start. It becomes the position of the function's split. After each read the
-reader takes the lock, empties the queue and calls `snapshot_state`. So records and state agree exactly. A function without
-state restarts from its beginning after a failure.
+The state must be encodable as JSON. At the first start it is None. The state becomes the position of the function's split. At each
+read, the reader takes the lock, empties the queue and calls `snapshot_state`. So the state belongs exactly to the records that were
+read. A function without state restarts from its beginning after a failure.
 
 A `CheckpointedFunction` or a `ListCheckpointed` is resettable, too. Its list states become the position of its split. The
-reader takes this state with each read, and passes the checkpoint id 0. A parallel function has as many instances as its
+reader takes a snapshot of these list states with each read, with the checkpoint id 0. A parallel function has as many instances as its
 operator had subtasks at the first start. A rescale moves each instance with its state, so no state is divided or lost.
 """
 
@@ -62,8 +62,8 @@ class FunctionSource(Source):
     """A source that runs a `SourceFunction`, or any object with `run(ctx)`.
 
     Args:
-        instances: how many copies run. The default is one per subtask for a `ParallelSourceFunction`, and 1 for others.
-        bounded: whether `run` returns by itself. Only then can the job end.
+        instances: the number of copies that run. The default is one per subtask for a `ParallelSourceFunction`, and 1 for others.
+        bounded: whether `run` returns by itself. The job can only end if it does.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class FunctionSplitReader(NotingSplitReader):
     """A reader of the records that one copy of the function emits.
 
     Args:
-        states: takes the snapshots instead of the function.
+        states: the function's operator state; None if the function has its own `snapshot_state`, or no state.
     """
 
     def __init__(self, function: Any, context: QueueContext, position: Any, states: OwnStates | None = None) -> None:
@@ -175,7 +175,7 @@ class FunctionSplitReader(NotingSplitReader):
     def _run(self) -> None:
         try:
             self._function.run(self._context)
-        except BaseException as error:  # the reader's thread raises it
+        except BaseException as error:  # `read` raises the error, in the task's thread
             self._error = error
         finally:
             self._context.wake()
@@ -190,7 +190,7 @@ class FunctionSplitReader(NotingSplitReader):
             self._watermark = taken.marks[-1][1]
         self._marks = taken.marks if values else []
         is_dry = not values and not taken.marks
-        self._idle = taken.idle and is_dry  # the job reads the emitted records first
+        self._idle = taken.idle and is_dry  # idle only after the job has read all emitted records
         if is_dry and not was_running:
             if self._error is not None:
                 error = self._error
@@ -205,7 +205,7 @@ class FunctionSplitReader(NotingSplitReader):
         return RowBatch(values, [t for t in timestamps if t is not None] if with_time else None)
 
     def _snapshot(self, taken: Taken) -> None:
-        """Update the position under the lock, after all records emitted until then were taken. So records and state agree."""
+        """Take the lock, add all waiting records to `taken`, and update the position. So the position belongs exactly to these records."""
         lock = self._context.lock
         lock.request()
         while not lock.try_acquire(timeout=0.001):
@@ -306,7 +306,7 @@ def clock_of(operator: OperatorContext | None) -> Callable[[], int]:
 
 
 class RecordContext(SinkFunction.Context):
-    """The `context` of `invoke`, with the times of the current record in ms. It is one object, valid during the call."""
+    """The `context` of `invoke`, with the times of the current record in ms. The sink reuses the object, so it is valid only during the call."""
 
     def __init__(self, now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms

@@ -1,6 +1,6 @@
-"""Lookups of a service for the keys of a stream. They run asynchronously, beside the task, and the results are cached for a time.
+"""Lookups of a service for the keys of a stream. They run asynchronously beside the task, and cache the results for a limited time.
 
-Keys that are requested at the same time go into one request. A key with a request in progress is not requested again.
+Keys that are requested at the same time share one request. If the request of a key is in progress, the key is not requested again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class LookupOptions(TypedDict, total=False):
     """Keyword arguments of the lookups of all services."""
 
     ttl: TimeLike
-    """How long results are cached, also the result that nothing exists; 0 means no cache. Default: 60 s."""
+    """How long results are cached. The result that a key does not exist is cached, too. 0 means no cache. Default: 60 s."""
     most_kept: int
     """Maximum number of cached results per subtask. The oldest are evicted first. Default: 100,000."""
     connections: int
@@ -79,7 +79,7 @@ class Lookup(AsyncFunction):
 
     @abstractmethod
     async def _request(self, connection: Any, keys: list[str]) -> Mapping[str, Any]:
-        """Return the results for those keys that exist."""
+        """Return the results of the keys that exist, by key."""
 
     @abstractmethod
     def _no_result(self) -> Any:
@@ -118,10 +118,10 @@ class Lookup(AsyncFunction):
                 task = loop.create_task(self._send_waiting())
                 self._sending.add(task)
                 task.add_done_callback(self._sending.discard)
-        return await asyncio.shield(pending)  # a cancelled caller must not cancel the request for the others
+        return await asyncio.shield(pending)  # a cancelled caller must not cancel the request of the other callers
 
     async def _send_waiting(self) -> None:
-        """Request the waiting keys until none is left."""
+        """Request the waiting keys until no key waits."""
         await asyncio.sleep(0)  # keys of the same turn of the loop go into the same request
         connection = self._idle.pop() if self._idle else None
         while self._waiting:
@@ -140,7 +140,7 @@ class Lookup(AsyncFunction):
             self._close_idle_later()
 
     async def _request_with_retries(self, connection: Any, keys: list[str]) -> tuple[Any, Mapping[str, Any]]:
-        """Return the connection that was used last, and the results. Retry while that may help."""
+        """Return the connection that was used last, and the results. Retry while a retry may help."""
         attempt = 0
         while True:
             try:
@@ -173,7 +173,7 @@ class Lookup(AsyncFunction):
             pending = self._pending.pop(key)
             if not pending.done():
                 pending.set_exception(error)
-                pending.exception()  # mark the exception as retrieved: its caller may be cancelled
+                pending.exception()  # mark the exception as retrieved, because every caller may have been cancelled
 
     def _keep(self, keys: Iterable[str], answers: Mapping[str, Any]) -> None:
         until = time.monotonic() + self.ttl_s

@@ -1,7 +1,7 @@
 """Sinks: a writer in every subtask, and one committer in the JobManager (two-phase commit).
 
 At a barrier each writer *pre-commits*: everything written since the last barrier becomes a durable, invisible piece.
-*Committables* describe these pieces as JSON values, and the checkpoint's manifest contains them. When the manifest is complete, the
+*Committables* describe these pieces as JSON values. The checkpoint's manifest contains the committables. When the manifest is complete, the
 JobManager's committer makes the pieces visible. Commit is idempotent: after a crash the committer commits the committables of
 the restored manifest again before the job continues. A piece that no manifest names was never visible, and is removed.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class WriterContext:
     """The environment of a writer.
 
-    `attempt` counts the job's starts from 0. `object_store_options` are the fsspec options of the job's settings.
+    `attempt` is the number of the job's attempt, from 1. `object_store_options` are the fsspec options of the job's settings.
     """
 
     subtask: int
@@ -46,11 +46,11 @@ class WriterContext:
 
 @dataclass(frozen=True)
 class StagedCommittable:
-    """A committable whose content, rows that wait for their commit, is too large for the manifest.
+    """A committable whose content is too large for the manifest. The content is rows that wait for their commit.
 
-    The task writes the content to a file in the job's checkpoint folder after the barrier. The committable becomes `about` with
-    `staged_file`, {"path", "size", "checksum"}, and the manifest names the file. If the file cannot be written, the checkpoint
-    fails. The committable then has `content` in base64, so that the rows are not lost.
+    After the barrier, the task writes the content to a file in the job's checkpoint folder. The manifest then contains `about` with the
+    additional key `staged_file`, {"path", "size", "checksum"}. If the file cannot be written, the checkpoint fails. `about` then has the
+    additional key `content` in base64, so that the rows are not lost.
     """
 
     about: dict[str, Any]
@@ -77,23 +77,23 @@ class SinkWriter(ABC):
 
     @abstractmethod
     def write(self, values: list[Any], timestamps: list[int] | None, watermark: int, /) -> None:
-        """Write the records in order. `watermark` is the operator's current one (ms)."""
+        """Write the records in order. `watermark` is the operator's current watermark (ms)."""
 
     def prepare_commit(self, checkpoint_id: int, /) -> list[Any]:
         """Vote in the two-phase commit. After this call the commit must succeed even after a crash.
 
-        Return every committable once. If a checkpoint is abandoned while the job continues, the coordinator adds its committables
-        to the next checkpoint. So a lost completion notice loses nothing. A committable may be a `StagedCommittable`.
+        Return every committable once. If a checkpoint is abandoned while the job continues, the coordinator adds the
+        checkpoint's committables to the next checkpoint. A committable may be a `StagedCommittable`.
         """
         return []
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle the notice that a checkpoint is complete. The JobManager commits it. If a notice is lost, the next one covers it."""
+        """Handle the notice that a checkpoint is complete. The JobManager commits the checkpoint. After a lost notice, the next one covers both."""
 
     def notify_committed(self, checkpoint_id: int, /) -> None:
         """Handle the notice that the committer has committed this checkpoint and all before it.
 
-        This attempt will not commit them again.
+        This attempt will not commit these checkpoints again.
         """
 
     def snapshot_state(self, checkpoint_id: int, /) -> list[Any]:
@@ -103,7 +103,7 @@ class SinkWriter(ABC):
     def advance_processing_time(self, now: int, /) -> None: ...
 
     def next_processing_time(self, now: int, /) -> int | None:
-        """Return the time (ms) by which to call `advance_processing_time`, or None if only records need a call.
+        """Return the time (ms) by which to call `advance_processing_time`, or None if no call is due before the next record.
 
         By default a writer that overrides `advance_processing_time` is called every second.
         """
@@ -115,7 +115,7 @@ class SinkWriter(ABC):
         """Handle the end of bounded input. The next `prepare_commit` is the last and must leave no piece open."""
 
     def flush(self) -> None:
-        """Make records durable at the end of an epoch without a barrier (at-least-once sinks)."""
+        """Make the written records durable (at-least-once sinks). Called at every barrier, before `prepare_commit`."""
 
     def close(self) -> None: ...
 
@@ -129,35 +129,35 @@ class Committer(ABC):
 
     @abstractmethod
     def commit(self, committables: list[Any], /) -> None:
-        """Make the committables visible. An implementation that commits one by one calls `check_wanted` before each."""
+        """Make the committables visible. An implementation that commits them one by one calls `check_wanted` before each of them."""
 
     def check_wanted(self) -> None:
         """Check that this committer may continue. Call it between two committables, and before a commit is recorded.
 
         Raises:
-            EpochFailed: the call took too long, or the job had to end. Another attempt may have committed everything since then.
+            EpochFailed: the call took too long, or the job had to end. Another attempt may have committed everything in this time.
         """
         if self._is_given_up:
             raise EpochFailed("the commit was given up: another attempt is responsible for the rest")
 
     def give_up(self) -> None:
-        """Give up the running call, and start no new work. The call's caller no longer waits. Another thread calls this method."""
+        """Give up the running call, whose caller no longer waits, and start no new work. Another thread calls this method."""
         self._is_given_up = True
 
     def abort(self, committables: list[Any], /) -> None:
-        """Drop the pieces of an abandoned checkpoint, after the job failed over or ended. They will never be committed."""
+        """Drop the pieces of an abandoned checkpoint, after the job failed over or ended. These pieces will never be committed."""
 
     def interrupt(self) -> None:
         """Try to end a `commit` that was given up but does not return. Another thread calls this method.
 
-        The checkpoint that promised the commit is kept, so that the commit can be repeated.
+        The JobManager keeps the checkpoint with the committables, so that the commit can be repeated.
         """
 
     def close(self) -> None:
         """Close connections. The job is over, or no longer uses this committer."""
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None, /) -> None:
-        """Remove in-progress pieces of earlier attempts that no committable in `keep` names.
+        """Remove in-progress pieces of earlier attempts, except pieces that a committable in `keep` names.
 
         Called after a restore, before the new attempt's writers start, and at the final end of the job.
 
@@ -183,8 +183,8 @@ class Sink(ABC):
     ) -> Committer | None:
         """Return the committer of this sink in this job, or None if the sink commits nothing.
 
-        `job_id` and `uid` identify the in-progress pieces that `discard_unreferenced` may remove: another job may write into
-        the same directory.
+        `job_id` and `uid` identify the in-progress pieces that `discard_unreferenced` may remove. This is necessary because
+        another job may write into the same directory.
         """
         return None
 
@@ -196,7 +196,7 @@ class Sink(ABC):
         return {"connector": library_class(type(self), Sink)}
 
     def with_input_type(self, type_info: TypeInformation, /) -> Sink:
-        """Return this sink for a stream of the declared type. Sinks whose text depends on the type override it."""
+        """Return this sink for a stream of the declared type. Sinks that write text override this method if the text depends on the type."""
         return self
 
     def with_object_store_options(self, options: dict[str, Any], /) -> Sink:
@@ -208,7 +208,7 @@ class Sink(ABC):
 
         Args:
             interval_ms: the checkpoint interval; 0 means no checkpoints.
-            bounded: whether all input ends. The job then ends with a last checkpoint.
+            bounded: whether all input ends. If True, the job ends with a last checkpoint.
 
         Raises:
             InvalidJob: the sink cannot keep its guarantee.

@@ -1,10 +1,10 @@
 """Sources with Flink's split model (FLIP-27), reduced so that both runners can drive them.
 
 A *SplitEnumerator* lives in the JobManager and finds splits (files, partitions, ranges). The JobMaster assigns the splits to
-source subtasks. For each split it remembers the position that the reader reported in its last ack. Positions are part of the
+source subtasks. For each split, the JobMaster remembers the position that the reader reported in its last ack. Positions are part of the
 checkpoint, and no other component stores them. A *SourceReader* lives in the task and opens one `SplitReader` per split.
 Readers remain open between epochs. The JobMaster assigns all known splits at once. A subtask reads its splits interleaved,
-the split with the lowest watermark first, so that event time advances evenly over them.
+the split with the lowest watermark first, so that event time advances evenly over the splits.
 
 Everything that crosses a process border (splits, positions, enumerator state) can be encoded as JSON.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a source that one subtask reads in order. `id` is unique within the source, for ever."""
+    """A part of a source that one subtask reads in order. `id` is unique within the source and never reused."""
 
     id: str
     properties: dict[str, Any] = field(default_factory=dict)
@@ -60,7 +60,7 @@ class SparkAccess(Protocol):
         ...
 
     def exclusive(self) -> AbstractContextManager[Callable[[], None]]:
-        """Hold the cluster's slots. No epoch runs during the block, so no Spark task takes a slot that holds state.
+        """Reserve the cluster's slots for DataFrames. No epoch runs during the block, so the DataFrames take no slot that an epoch needs.
 
         The context manager yields a function that releases the slots before the end of the block. Any thread may call it.
         """
@@ -76,7 +76,7 @@ class EnumeratorContext:
     """Folder of the job's checkpoints."""
     holds: FileHolds
     spark: SparkAccess | None = None
-    """Spark's access, or None if the job does not run on Spark (`penstock.testing`)."""
+    """Access to Spark, or None if the job does not run on Spark (`penstock.testing`)."""
 
 
 class SplitEnumerator(ABC):
@@ -85,11 +85,11 @@ class SplitEnumerator(ABC):
     discovery_interval_ms: int | None = None
     """Interval in ms at which `discover` is called while the job runs; None means once."""
     parallelism: int = 1
-    """Number of subtasks that will read. The JobMaster sets it before the first `discover`, so that a source that can be cut
-    anywhere makes one split for each subtask. An example is a range of numbers. A rescale does not change existing splits."""
+    """Number of subtasks that will read. The JobMaster sets it before the first `discover`. A source that can be cut anywhere,
+    such as a range of numbers, makes one split for each subtask. A rescale does not change existing splits."""
     forgets_finished: bool = False
-    """Whether the enumerator never returns a finished split again. Then no other component needs to remember it. If this is False
-    and discovery continues, every checkpoint contains the ids of all finished splits."""
+    """Whether the enumerator itself ensures that it never returns a finished split again. Otherwise, if discovery continues, every
+    checkpoint contains the ids of all finished splits."""
 
     def start(self, context: EnumeratorContext, /) -> None:
         """Prepare the enumerator. Called once, before `restore` and the first `discover`."""
@@ -105,7 +105,7 @@ class SplitEnumerator(ABC):
     def is_finished(self) -> bool:
         """Return True when no further split will ever be found.
 
-        The found splits may never end. `Source.bounded` says whether a source ends at all."""
+        The splits that were found may be unbounded. `Source.bounded` says whether a source ends at all."""
         return self.discovery_interval_ms is None
 
     def snapshot(self) -> Any:
@@ -128,14 +128,14 @@ class SplitEnumerator(ABC):
     def on_split_finished(self, split_id: str, /) -> None: ...
 
     def on_split_ended(self, split: Split, position: Any, /) -> None:
-        """Handle the end of a split, with its last position (for a source that `needs_last_positions`). Calls `on_split_finished`."""
+        """Handle the end of a split at its last position, for a source that `needs_last_positions`. The default calls `on_split_finished`."""
         self.on_split_finished(split.id)
 
     def close(self) -> None: ...
 
 
 class OneTimeEnumerator(SplitEnumerator):
-    """An enumerator that finds all splits at once. The snapshot records whether it has found them."""
+    """An enumerator that finds all splits at once. The snapshot records whether the enumerator has found the splits."""
 
     forgets_finished = True
 
@@ -176,7 +176,7 @@ class SplitReader(ABC):
     """A reader of one split, in order from a position."""
 
     moves_without_records: bool = False
-    """Whether the position changes also when no record is read. Every checkpoint then asks for it."""
+    """Whether the position can change while no record is read. If True, every checkpoint queries the position."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -188,8 +188,8 @@ class SplitReader(ABC):
     def read(self, bounds: ReadBounds, /) -> Batch | None:
         """Return the next records, or None if no record is available now.
 
-        An unbounded split may have records later. A split whose records were all returned is `finished`. The call must not block
-        longer than a few ms without records. Timestamps in the batch are the source's own (Kafka's record time), or None.
+        An unbounded split may have records later. A split whose records were all returned is `finished`. If there are no records,
+        the call must not block longer than a few ms. Timestamps in the batch are the source's own (Kafka's record time), or None.
 
         Raises:
             RecordFormatError: a record cannot be decoded, and the format does not name a side output for it.
@@ -198,7 +198,10 @@ class SplitReader(ABC):
     @property
     @abstractmethod
     def position(self) -> Any:
-        """Return the position, as JSON values. A reader opened at it returns exactly the records after those returned so far."""
+        """Return the position, as JSON values.
+
+        A reader that is opened at this position returns exactly the records that this reader has not returned yet.
+        """
 
     @property
     @abstractmethod
@@ -208,8 +211,8 @@ class SplitReader(ABC):
     def take_rejected(self) -> list[Any]:
         """Return the malformed records since the last call, for the side output that `Source.side_output_tags` names.
 
-        The engine calls this after every `read`, even if it returned None. The position also counts malformed
-        records: a reader that is opened at `position` returns exactly those after it.
+        The engine calls this after every `read`, even if `read` returned None. `position` also covers
+        malformed records: a reader that is opened at `position` does not return the malformed records before it again.
         """
         return []
 
@@ -218,9 +221,9 @@ class SplitReader(ABC):
         return None
 
     def take_watermarks(self) -> list[tuple[int, int]]:
-        """Return the source's own watermarks among the records just read: how many records precede each, and its time (ms).
+        """Return the source's own watermarks among the records just read. For each: the number of records before it, and its time (ms).
 
-        Called once after every batch. The list is in order, and `watermark` is the last one.
+        Called once after every batch. The list is in order, and its last watermark is equal to `watermark`.
         """
         return []
 
@@ -233,7 +236,7 @@ class SplitReader(ABC):
         return None
 
     def next_record_at(self) -> int | None:
-        """Return the wall clock in ms when the next record is due (rate-limited generators), or None if unknown or now."""
+        """Return the wall clock in ms when the next record is due (rate-limited generators). None means unknown, or now."""
         return None
 
     def is_caught_up(self) -> bool:
@@ -302,7 +305,7 @@ class SourceReader(ABC):
         """Handle a checkpoint's barrier. The checkpoint will contain the present positions of all readers."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle a complete checkpoint, for example to report the progress to a server. If a notice is lost, the next one covers it."""
+        """Handle a complete checkpoint, for example to report the progress to a server. After a lost notice, the next one covers both."""
 
     def close(self) -> None: ...
 
@@ -328,13 +331,13 @@ class Source(ABC):
 
     @property
     def sole_use(self) -> str | None:
-        """Return the name of a resource that only one source of a job may read, as an error names it, or None."""
+        """Return how errors name the resource that only one source of a job may read. Return None if there is no such resource."""
         return None
 
     def with_object_store_options(self, options: dict[str, Any], /) -> Source:
         """Return this source with the job's object store options (keys of `fsspec`), for `validate` and the enumerator.
 
-        Readers get the same options by their context. The source's own options take precedence."""
+        Readers get the same options through their context. The source's own options take precedence."""
         return self
 
     @abstractmethod
@@ -344,7 +347,7 @@ class Source(ABC):
     def create_reader(self, context: ReaderContext, /) -> SourceReader: ...
 
     def produced_type(self) -> Any:
-        """Return a TypeInformation, a Python type, or None if unknown."""
+        """Return the type of the records: a TypeInformation, a Python type, or None if unknown."""
         return None
 
     def state_meaning(self) -> dict[str, Any]:
@@ -362,7 +365,7 @@ class Source(ABC):
         """Run the checks that are possible on the client before the job runs (paths exist, options fit)."""
 
     def check_checkpoints(self, interval_ms: int, /) -> None:
-        """Check, before the job starts, that this source works without checkpoints if the job has none.
+        """Check before the job starts that this source works without checkpoints. A job with checkpoints needs no check.
 
         Args:
             interval_ms: the checkpoint interval; 0 means no checkpoints.

@@ -32,7 +32,7 @@ class Taken:
     idle: bool
 
     def add(self, more: Taken) -> None:
-        """Append the output that was taken after this one."""
+        """Append output that was taken later."""
         before = len(self.values)
         self.marks += [(before + index, watermark) for index, watermark in more.marks]
         self.values += more.values
@@ -41,7 +41,7 @@ class Taken:
 
 
 class CheckpointLock:
-    """A lock that the function holds while it changes its state and emits. The reader has priority when it requests the lock."""
+    """A lock that the function holds while it changes its state and emits. A request of the reader has priority over the function."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -128,7 +128,7 @@ class QueueContext(SourceFunction.SourceContext):
         return self.lock
 
     def close(self) -> None:
-        """Close the context when the reader has gone. `collect` no longer blocks."""
+        """Close the context when the reader is closed. After this call `collect` no longer blocks."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()

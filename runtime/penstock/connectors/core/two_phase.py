@@ -2,13 +2,13 @@
 
     open            the function begins a transaction before the first record
     invoke          the function writes records into the transaction
-    barrier         pre_commit flushes everything, and no more records go into the transaction; the checkpoint stores its
-                    handle; the next transaction begins
+    barrier         pre_commit flushes everything, and no more records go into the transaction. The checkpoint
+                    stores the transaction's handle. The next transaction begins
     complete        the JobManager commits the transaction. It commits again after a restore, because the first commit may
                     not have happened
     failure         the writer aborts the transaction that was open when the restored checkpoint was taken
 
-A handle can be encoded as JSON. It contains all that another process needs to commit or abort after a crash. The timeout of the
+A handle must be encodable as JSON. It contains all that another process needs to commit or abort after a crash. The timeout of the
 transaction must be longer than the longest recovery.
 """
 
@@ -52,7 +52,7 @@ class TwoPhaseCommitSinkFunction(ABC):
 
     @abstractmethod
     def abort(self, transaction: Transaction, /) -> None:
-        """Drop the transaction. This may be called again, and for a transaction that no longer exists."""
+        """Drop the transaction. This is idempotent: a transaction that no longer exists is not an error."""
 
     def recover_and_commit(self, transaction: Transaction, /) -> None:
         """Call `commit` after a restore."""
@@ -83,7 +83,7 @@ class TwoPhaseCommitSink(Sink):
 
 
 class TwoPhaseCommitWriter(SinkWriter):
-    """A writer with always one open transaction. At a barrier it replaces a transaction without records, so that none grows old."""
+    """A writer that always has one open transaction. At a barrier it also replaces an empty transaction, so that no transaction times out."""
 
     def __init__(self, function: TwoPhaseCommitSinkFunction, context: WriterContext, restored: list[Any]) -> None:
         self._function = function

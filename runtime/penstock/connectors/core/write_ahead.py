@@ -5,7 +5,7 @@ store outside the job, the `CheckpointCommitter`. So a restore does not send the
 two cases only: after a crash inside `send_values`, and after a crash between `send_values` and the record of the id.
 
 The kept records are part of the checkpoint's committables, and the JobManager sends them. So the records of one checkpoint
-should be few. They are encoded with msgpack by their type, like all state.
+should be few. The records are encoded with msgpack by their type, like all state.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class CheckpointCommitter(ABC):
         """Return this committer with the job's object store options."""
         return self
 
-    def validate(self) -> None:  # noqa: B027 - most have nothing to look at
+    def validate(self) -> None:  # noqa: B027 - most stores need no check
         """Check on the client that the store can be read."""
 
 
 class FileCheckpointCommitter(CheckpointCommitter):
     """A committer that writes the last id to a local file `<directory>/<sink id>/<subtask>`, as `0x` and 16 hex digits.
 
-    The directory must be on the JobManager's machine and survive its failure. A pod's own disk does not survive: use
-    `ObjectStoreCheckpointCommitter` there.
+    The directory must be on the JobManager's machine and survive a failure of the JobManager. A pod's own disk does not survive. In a
+    pod, use `ObjectStoreCheckpointCommitter`.
     """
 
     def __init__(self, directory: str) -> None:
@@ -81,8 +81,8 @@ class FileCheckpointCommitter(CheckpointCommitter):
 class ObjectStoreCheckpointCommitter(CheckpointCommitter):
     """A committer that records ids in an object store, or in a directory that all machines share.
 
-    An empty object `<url>/<sink id>/<subtask>/<16 hex digits>` records the last id. Objects are never overwritten. A late record
-    is an object with an older name, and the newest name counts.
+    An empty object `<url>/<sink id>/<subtask>/<16 hex digits>` records the last id. Objects are never overwritten. If a
+    record is written late, its object has a lower number. Only the highest number counts.
 
     Args:
         url: "s3://bucket/folder", "file:///mnt/shared/folder", or any URL that fsspec knows. The job's checkpoint settings apply.
@@ -130,8 +130,8 @@ class GenericWriteAheadSink(Sink):
     Args:
         committer: the store that records the sent checkpoints.
         type_info: the type of the records. Builtin values need no type.
-        sink_id: the name of this sink in the committer's store, followed by the job's id. The default is the job's id followed
-            by the sink's uid.
+        sink_id: the name of this sink. The committer's store records checkpoints under this name followed by the job's id. By default
+            it records them under the job's id followed by the sink's uid.
     """
 
     def __init__(self, committer: CheckpointCommitter, type_info: Any = None, *, sink_id: str = "") -> None:
@@ -164,7 +164,7 @@ class GenericWriteAheadSink(Sink):
         return WriteAheadCommitter(self, job_id, uid, notes)
 
     def id_of_notes(self, job_id: str, uid: str, /) -> str:
-        """Return the id under which the checkpoints of a job are recorded.
+        """Return the id under which the store records the sent checkpoints of a job.
 
         The id contains the job, because each job counts its own checkpoints. A job restored from a savepoint may use a checkpoint
         id that another job has used since then.
@@ -226,7 +226,7 @@ class WriteAheadCommitter(Committer):
     def _id(self, piece: dict[str, Any]) -> str:
         if "job" in piece:
             return self._sink.id_of_notes(piece["job"], self._uid)
-        # A piece of an earlier version has no job id. Its checkpoint, if it was sent, was recorded under one of these names.
+        # Pieces of earlier versions have no job id. If the checkpoint was sent, one of these names recorded it.
         return self._sink.sink_id or self._sink.id_of_notes(self._job_id, self._uid)
 
     def commit(self, committables: list[Any]) -> None:
@@ -243,5 +243,5 @@ class WriteAheadCommitter(Committer):
                     f"{type(sink).__name__}.send_values refused checkpoint {checkpoint_id} of subtask {subtask}",
                     remedy="the job keeps the records and sends them again; make the system accept them",
                 )
-            self.check_wanted()  # a late record would hide the record of a newer attempt
+            self.check_wanted()  # recording this checkpoint late would hide what a newer attempt has recorded
             self._notes.commit(notes_id, subtask, checkpoint_id)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _APP, _CHECKPOINT, _DIGEST = "penstock-app", "penstock-checkpoint", "penstock-files"
 _HISTORY = 1000
-"""The number of commits that are searched for the app's notes."""
+"""Maximum number of commits that are searched for the notes of an app (see `lakehouse.commits`)."""
 
 
 class DeltaLog(LakehouseLog):
@@ -81,8 +81,10 @@ class DeltaLog(LakehouseLog):
             )
 
     def merge(self, app: str, checkpoint: int, digest: str, changes: Changes) -> None:
-        """Merge with delta-rs, which finds and rewrites the files. Without changes it makes no commit, so the note gets a separate
-        one."""
+        """Merge with delta-rs, which finds and rewrites the files.
+
+        If no row changes, delta-rs makes no commit. A separate commit then adds the note.
+        """
         table, schema = self._table, changes.columns_in(schema_of(self._table), self.name)
         if pa.table(table.deletion_vectors()).num_rows:
             raise SinkError(
@@ -96,7 +98,7 @@ class DeltaLog(LakehouseLog):
             " and ".join(f"t.{_sql(name)} = s.{_sql(name)}" for name in changes.key),
             "s",
             "t",
-            streamed_exec=False,  # delta-rs skips files by their key bounds
+            streamed_exec=False,  # so that delta-rs skips files by their key bounds
             commit_properties=_note(app, checkpoint, digest, max_commit_retries=0),
         ).when_matched_delete(f"s.{_sql(GONE)}")
         if changed:
@@ -109,7 +111,7 @@ class DeltaLog(LakehouseLog):
 
     @contextmanager
     def _reloaded_after_errors(self) -> Iterator[None]:
-        """Drop the loaded table if the block fails, so that the next `look` loads it again."""
+        """Drop the loaded table if the block fails, so that the next `look` loads the table again."""
         try:
             yield
         except BaseException:

@@ -25,8 +25,8 @@ class DeltaSink(DeltaSinkSettings, LakehouseSink):
         path: the table's path, either local or a URL that delta-rs knows.
         fields: the fields of the records (see `formats.shape`). A pyarrow.Schema gives exact types.
         storage_options: options for delta-rs. They override the job's object store settings.
-        options: the options of all table formats: `partition_by`, `create`, `add_columns`, `key`, `deletes`, `file_bytes`. The
-            `partition_by` must be the partition columns of an existing table, or empty.
+        options: the options of all table formats: `partition_by`, `create`, `add_columns`, `key`, `deletes`, `file_bytes`. For an
+            existing table, `partition_by` must be the table's partition columns, or empty.
     """
 
     def _target(self, table: Any, schema: pa.Schema, options: StorageOptions) -> DeltaTarget:

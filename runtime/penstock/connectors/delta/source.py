@@ -189,7 +189,7 @@ def _deletion_vectors(name: str) -> SourceError:
 
 
 def check_names(configuration: Mapping[str, Any], name: str) -> None:
-    """Check that the table's files use the names of its columns.
+    """Check that the columns have the same names in the table's files as in the table.
 
     Raises:
         SourceError: the table's files use other column names, so all values would be read as null.

@@ -33,7 +33,7 @@ def location_of(path: str) -> str:
 
 
 def storage_options_of(path: str, fsspec_options: StorageOptions, options_of_user: dict[str, str]) -> dict[str, str]:
-    """Return options for delta-rs. The job's object store settings get delta-rs's names.
+    """Return options for delta-rs: the user's options, and the job's object store settings under delta-rs's names.
 
     >>> storage_options_of("s3://lake/t", {"key": "k", "endpoint_url": "http://s3"}, {})
     {'AWS_ACCESS_KEY_ID': 'k', 'AWS_ENDPOINT_URL': 'http://s3', 'AWS_ALLOW_HTTP': 'true'}
@@ -50,7 +50,7 @@ def storage_options_of(path: str, fsspec_options: StorageOptions, options_of_use
 
 
 def _canonical(name: str) -> str:
-    """Return the canonical, lower-case name of a setting. delta-rs has several names for one, and picks either if two are given."""
+    """Return the canonical, lower-case name of a setting. If a setting is given under two of its names, delta-rs picks either."""
     bare = name.lower().removeprefix("aws_")
     return {"endpoint": "endpoint_url", "token": "session_token", "default_region": "region"}.get(bare, bare)
 
@@ -101,7 +101,7 @@ def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None
     """Check that a sink may write to the table.
 
     Raises:
-        InvalidJob: the table requires checked or generated values, which this sink cannot write; or it forbids changes of rows.
+        InvalidJob: the table requires checked or generated values, which this sink cannot write. Or the table forbids changes of rows.
     """
     protocol, metadata = table.protocol(), table.metadata()
     if changes_rows and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":

@@ -67,7 +67,7 @@ class DeltaTarget(TableTarget):
 
 
 def remover(root: str, options: StorageOptions) -> Callable[[str], None]:
-    """Return a function that removes a file by its path below the table's. A missing file is not an error."""
+    """Return a function that removes a file by its path relative to the table's path. A missing file is not an error."""
 
     def remove_local(path: str) -> None:
         with explained(path, "remove", SinkError):

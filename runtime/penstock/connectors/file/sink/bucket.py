@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class BucketContext:
-    """The context of a record; times in ms. It is one object, valid during the call."""
+    """The context of a record, with times in ms. It is valid only during the call, because the writer reuses the object."""
 
     processing_time: int = 0
     watermark: int = 0
@@ -35,7 +35,7 @@ class BucketAssigner(ABC):
     def get_bucket_id(self, element: Any, context: BucketContext, /) -> str: ...
 
     def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext, /) -> str | list[str]:
-        """Return the bucket of all records if it is the same, else a list with the bucket of each record.
+        """Return one bucket if all records have the same, else a list with the bucket of each record.
 
         Raises:
             UserFunctionError: the assigner's result is not a bucket. The error names the result and the record.
@@ -55,7 +55,7 @@ class BucketAssigner(ABC):
     def date_time_bucket_assigner(
         format_str: str = "yyyy-MM-dd--HH", timezone_id: str | None = None, *, event_time: bool = False
     ) -> BucketAssigner:
-        """Return an assigner by time, formatted as Java's DateTimeFormatter does it. The default is one bucket per hour.
+        """Return an assigner whose buckets are times, formatted by a pattern of Java's DateTimeFormatter. The default is one bucket per hour.
 
         Args:
             timezone_id: such as "Europe/Paris"; UTC by default.
@@ -155,9 +155,9 @@ def _zone(name: str) -> tzinfo:
 
 
 def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
-    """Return the bucket of all values if it is the same, else a list with the bucket of each value.
+    """Return one bucket if all values have the same, else a list with the bucket of each value.
 
-    Each bucket must be a path below the base path without parts that readers skip.
+    Each bucket must be a path below the base path, and must not have parts that readers skip.
 
     Raises:
         UserFunctionError: a bucket is not such a path.

@@ -16,7 +16,7 @@ class FileCommitter(Committer):
     """A committer that commits and aborts parts in parallel. Every call may be repeated.
 
     Args:
-        owner: the owner whose pieces may be removed; None means to remove none.
+        owner: the owner whose pieces may be removed. None means that no pieces are removed.
     """
 
     def __init__(self, store: RecoverableStore, base_path: str, owner: str | None) -> None:
@@ -28,7 +28,7 @@ class FileCommitter(Committer):
         self._for_all(self._store.commit, committables)
 
     def abort(self, committables: list[Any]) -> None:
-        """Remove closed parts, except parts that an earlier snapshot holds open: a restore continues them."""
+        """Remove closed parts. Keep parts that were open in an earlier snapshot, because a restore continues them."""
         self._for_all(self._store.abort, [piece for piece in committables if not piece.get("persisted")])
 
     def discard_unreferenced(self, keep: list[Any], below_attempt: int | None = None) -> None:

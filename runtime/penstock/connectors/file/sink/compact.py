@@ -1,8 +1,8 @@
 """Compaction: fewer, larger files than the rolling policy makes, under PyFlink's names.
 
 Flink writes the files of the policy as hidden files. Later it reads several of them and writes their content to one visible
-file. Penstock continues a part where the policy's file would have ended, with the delimiter in between. The strategy decides
-when the part ends. The same bytes become visible at the same checkpoints, and nothing is written twice. Only files of one
+file. Penstock instead keeps the part open where the policy would end the file, and writes the delimiter. The strategy decides
+when the part ends. The same bytes become visible at the same checkpoints as in Flink, and nothing is written twice. Only files of one
 subtask are merged.
 """
 
@@ -15,7 +15,7 @@ from penstock.common.program.user_location import refusal
 
 @dataclass(frozen=True)
 class FileCompactStrategy:
-    """The rule for when waiting files are merged into one.
+    """The rule that decides when waiting files are merged into one file.
     >>> FileCompactStrategy.builder().enable_compaction_on_checkpoint(3).set_size_threshold(1024).build().is_due(1, 2000)
     True
     """

@@ -1,10 +1,10 @@
-"""`FileSink`: writes files that become visible, whole and once, when a checkpoint completes.
+"""`FileSink`: writes files. When a checkpoint completes, its files become visible as a whole, exactly once.
 
     FileSink.for_row_format("s3://lake/alerts", JsonLinesEncoder()).build()
     FileSink.for_bulk_format("/data/means", ParquetWriterFactory(Mean))
         .with_bucket_assigner(lambda mean: f"station={mean.station}").build()
 
-Files lie in buckets (directories), and a rolling policy ends them. A job without checkpoints makes nothing visible until it
+Files lie in buckets (directories), and a rolling policy decides when a file ends. A job without checkpoints makes nothing visible until it
 ends.
 """
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class FileSink(Sink):
-    """A sink that writes records to files. `for_row_format` and `for_bulk_format` make it."""
+    """A sink that writes records to files. `for_row_format` and `for_bulk_format` return its builders."""
 
     RowFormatBuilder: ClassVar[type[RowFileSinkBuilder]]
     BulkFormatBuilder: ClassVar[type[BulkFileSinkBuilder]]
@@ -77,7 +77,7 @@ class FileSink(Sink):
 
     @staticmethod
     def for_row_format(base_path: str, encoder: Encoder | Callable[[Any], str | bytes]) -> RowFileSinkBuilder:
-        """Return a builder of a sink that writes records in sequence, by an encoder or a function from a record to its line."""
+        """Return a builder of a sink that writes one record after another. A function as encoder returns a record's line."""
         return RowFileSinkBuilder(base_path, checked_encoder(encoder))
 
     @staticmethod
@@ -182,7 +182,7 @@ def checked_factory(writer_factory: BulkWriterFactory) -> ColumnsWriterFactory:
     """Return the factory.
 
     Raises:
-        InvalidJob: it does not make writers.
+        InvalidJob: the argument is not a factory of writers.
     """
     if not isinstance(writer_factory, ColumnsWriterFactory):
         raise InvalidJob(
@@ -216,7 +216,7 @@ class BaseBuilder(ABC):
         return self
 
     def with_bucket_assigner(self, bucket_assigner: BucketAssigner | Callable[[Any], str]) -> Any:
-        """Set the assigner of directories, or a function from a record to a relative path. The default is one per hour, as in Flink."""
+        """Set the assigner of directories, or a function from a record to a relative path. By default each hour has a directory, as in Flink."""
         if isinstance(bucket_assigner, BucketAssigner):
             self._assigner = bucket_assigner
         else:

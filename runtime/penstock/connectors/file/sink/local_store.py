@@ -1,7 +1,7 @@
 """Parts on a local (or mounted) file system: hidden files that a hard link under the final name makes visible.
 
 The creation of a link is atomic, and it never replaces a file. So the commit is atomic, and a conflict becomes an error.
-Without support for links the file is renamed. To continue a part, the store copies its durable bytes into a new file, which
+On a file system without links, the store renames the file. To continue a part, the store copies its durable bytes into a new file, which
 then replaces the old one. A zombie that still has the old file open writes into a deleted file.
 """
 
@@ -24,7 +24,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.E
 
 
 class LocalPart(PartStream):
-    """A part in a local file. `mode` is "xb" for a new file, "ab" for a file with `size` bytes of checksum `checksum`."""
+    """A part in a local file. `mode` is "xb" for a new file, "ab" for an existing file with this `size` and `checksum`."""
 
     def __init__(self, path: str, temp: str, mode: str = "xb", size: int = 0, checksum: int = 0) -> None:
         self._path = path
@@ -131,7 +131,7 @@ def _publish(temp: str, path: str) -> None:
 
 
 def _size_of(path: str) -> int:
-    """Return the bytes of a file, or -1 if it does not exist."""
+    """Return the size of a file in bytes, or -1 if it does not exist."""
     try:
         return os.stat(path).st_size
     except FileNotFoundError:

@@ -1,7 +1,8 @@
-"""Parts on any other file system that fsspec reaches. They have a hidden name until the commit moves them.
+"""Parts on any other file system that fsspec reaches. Parts have a hidden name until the commit moves them.
 
-The store needs only to write, move and delete. So a part cannot be continued after a crash, and is closed at every
-checkpoint. On some stores, a reader can see a part that is only half moved. Object stores copy an object as a whole.
+The store only writes, moves and deletes files. So a part cannot be continued after a crash, and is closed at every
+checkpoint. On some file systems, a reader can see a half-moved part. On object stores this cannot happen, because they copy an object
+as a whole.
 """
 
 from __future__ import annotations

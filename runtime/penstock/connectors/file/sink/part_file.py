@@ -80,7 +80,7 @@ _ATTEMPTS = 1 << 24
 
 
 class PartNames:
-    """The names of one subtask's parts. `counter` continues from the checkpoint."""
+    """The names of one subtask's parts. After a restore, `counter` continues from the value in the checkpoint."""
 
     def __init__(
         self, config: OutputFileConfig, owner: str, subtask: int, counter: int = 0, *, attempt: int = 0

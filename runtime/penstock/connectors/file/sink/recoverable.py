@@ -4,7 +4,7 @@ A part is written as a stream. At a barrier the writer does one of two things:
 
 * It *persists* the part. Everything so far is durable, and the part remains open. The returned state lets another process
   continue from exactly this point.
-* It *closes* the part. The returned committable lets another process make it visible, once, whatever fails in between.
+* It *closes* the part. The returned committable lets another process make the part visible exactly once, whatever fails in between.
 
 A store that cannot continue a half-written part (`resumable` False) closes its parts at every checkpoint.
 
@@ -14,7 +14,7 @@ The design protects against three dangers:
   into the part that its successor continues. So a successor continues in a separate file, or with separate part numbers.
 * **An old snapshot** may have an open part that a later checkpoint finished. The part's bytes are visible then. `resume`
   returns None, and the writer begins a new part.
-* **A missing part that was never finished** means that its records are lost. This is an error, never a new file.
+* **A missing part that was never finished** means that its records are lost. The store raises an error, and does not begin a new file.
 
 States and committables can be encoded as JSON (states may hold bytes) and contain no credentials.
 """
@@ -27,12 +27,12 @@ from typing import Any
 from penstock.common.errors import SinkError
 
 OPEN = "open"
-"""Kind of a committable for a piece of a part that is still open. It only keeps the piece from being removed."""
+"""Kind of a committable for a piece of a part that is still open. The committable only protects the piece from removal."""
 FINISHED = "finished"
 
 
 class PartStream(ABC):
-    """A part that is being written. `size`: bytes written so far."""
+    """A part that is being written. `size` is the number of bytes written so far."""
 
     size: int = 0
 

@@ -49,7 +49,7 @@ class RollingPolicy:
         return 0 < self.part_size <= size
 
     def is_due(self, now: int, created: int, written: int) -> bool:
-        """Return True if a part made at `created` and last written at `written` (ms) ends at `now`.
+        """Return True if a part ends at `now`. It was created at `created`, and last written at `written` (all in ms).
         >>> RollingPolicy(rollover_ms=10, inactivity_ms=5).is_due(now=9, created=0, written=4)
         True
         """

@@ -1,11 +1,11 @@
 """Parts on S3: multipart uploads, which are invisible until they are completed.
 
-Records fill upload parts of at least 5 MiB. S3 refuses a smaller part unless it is the last. So the rest of a part at a
-barrier goes, compressed, into the checkpoint. A successor continues the same upload at higher part numbers than a zombie may
-still write. The completion names every part by number and ETag, so parts that it does not name have no effect.
+Records fill upload parts of at least 5 MiB. S3 refuses a smaller upload part unless it is the last. So at a barrier, the
+rest of the records goes into the checkpoint, compressed. A successor continues the same upload, with part numbers that are higher than
+the numbers that a zombie may still use. The completion names every part by number and ETag, so parts that it does not name have no effect.
 
 S3 takes at most 10,000 part numbers per upload. A restore skips 64 of them for each attempt since the checkpoint. The writer
-closes a part that has used up its numbers, by its size or by failovers, and begins a new one. The last number always takes
+closes a part that has used up its numbers (by its size or by failovers), and begins a new part. The last number always takes
 the rest of the data.
 """
 
@@ -31,7 +31,7 @@ _LAST_PART = 10_000
 _RESERVE = 16
 """Number of remaining part numbers at which the writer closes the part."""
 _MOST_ZOMBIES = 16
-"""Maximum number of zombies of one checkpoint that may run at the same time."""
+"""Maximum number of zombies that may continue the same checkpoint at the same time."""
 
 
 def next_number(next: int, failovers: int) -> int:
@@ -48,7 +48,7 @@ def next_number(next: int, failovers: int) -> int:
 
 
 class S3Client:
-    """The S3 API calls that the sink needs, through s3fs. One object exists per process and endpoint."""
+    """The S3 API calls that the sink needs, through s3fs. A process has one `S3Client` for each endpoint."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._fs = file_system("s3://", options)
@@ -59,7 +59,7 @@ class S3Client:
         return dict(self._fs.call_s3(method, Bucket=bucket, Key=key, **arguments))
 
     def size_of(self, path: str) -> int:
-        """Return the bytes of an object, or -1 if it does not exist."""
+        """Return the size of an object in bytes, or -1 if it does not exist."""
         try:
             return int(self.call("head_object", path)["ContentLength"])
         except FileNotFoundError:

@@ -1,7 +1,7 @@
 """The writer of a FileSink: buckets, each with at most one open part.
 
 write             records -> bucket -> encoder -> part; a full part is closed and a new one begins
-prepare_commit    closes the parts that end here and persists the others. Returns the committables of all parts closed since
+prepare_commit    closes the parts that end at this barrier, and persists the others. Returns the committables of all parts closed since
                   the last barrier, and a marker for each open part
 snapshot_state    returns the open parts and the part counter
 restore           continues each open part from the checkpoint. A rescale may give a subtask two parts of one bucket: the
@@ -47,7 +47,7 @@ class OpenPart:
         self.file_start = 0
         """Part size at which the current file of the rolling policy begins; 0 unless files are merged."""
         self.is_between = False
-        """Whether the policy has closed its file and has not opened the next one."""
+        """Whether the rolling policy has ended a file of this part, and the next file has not begun."""
         self.checkpoints = 0
         """Number of checkpoints since the part was made."""
 
@@ -161,7 +161,7 @@ class FileWriter(SinkWriter):
         return context
 
     def _write_rows(self, bucket: str, values: Sequence[Any]) -> None:
-        """Write the records. Split them so that a part gets as many as fit, at least one."""
+        """Write the records. Each part gets as many records as fit, but at least one."""
         assert self._encoder is not None
         data = self._encoder.encode_batch(values)
         part = self._part(bucket)
@@ -226,7 +226,7 @@ class FileWriter(SinkWriter):
         return self._now_ms() - self._elapsed_ms()
 
     def _since(self, moment_ms: int) -> int:
-        """Return a time since the epoch on the monotonic clock. Return the present for a time in the future."""
+        """Convert a time since the epoch to the monotonic clock. A time in the future becomes the present."""
         return min(moment_ms, self._now_ms()) - self._offset_ms
 
     def advance_processing_time(self, now: int) -> None:
