@@ -65,7 +65,8 @@ class SnapshotTransition:
 
 
 class _Elsewhere(Exception):
-    """Signal that the FlinkJob, and so its FlinkSnapshot, belongs to another operator, or to none yet.
+    """Signal that the FlinkJob belongs to another operator, or to no operator yet. Its FlinkSnapshot belongs to the
+    same one.
 
     If the FlinkJob no longer exists, every operator may delete the files.
     """
@@ -96,7 +97,9 @@ class SnapshotLoop(Loop):
         """Paths of the files that were deleted."""
         self._deleting_since: datetime | None = None
         self._unread_since: datetime | None = None
-        """Time of the first failure, while some reads fail although the API server returns the FlinkSnapshot itself."""
+        """Time of the first failed read of another object. None if all reads succeed, or if the FlinkSnapshot itself
+        cannot be read.
+        """
 
     @property
     def job(self) -> str | None:

@@ -28,7 +28,7 @@ MOST_ENDPOINTS = 32
 """Maximum number of endpoints with unfinished calls. Idle endpoints do not count."""
 
 MOST_OF_A_TENANT = 4
-"""Maximum number of endpoints with unfinished calls of one tenant."""
+"""Maximum number of endpoints at which one tenant has unfinished calls."""
 
 
 class Bulkheads:
@@ -48,7 +48,7 @@ class Bulkheads:
         """Run a call of a tenant in a thread of its endpoint.
 
         Raises:
-            StorageError: too many other endpoints do not respond, of this tenant or in total.
+            StorageError: too many other endpoints do not respond. The limits apply to this tenant and to all tenants.
         """
         with self._lock:
             self._check(tenant, endpoint)

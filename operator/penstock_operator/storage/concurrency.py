@@ -15,7 +15,7 @@ AT_ONCE = 4
 
 
 async def few_at_a_time(calls: Iterable[Callable[[], Awaitable[T]]], at_once: int = AT_ONCE) -> list[T]:
-    """Return the results of the calls in their order. The first error cancels the other calls.
+    """Return the results in the order of the calls. The first error cancels the other calls.
 
     >>> async def square(n: int) -> int:
     ...     return n * n

@@ -37,11 +37,13 @@ CALL_TIMEOUT = 45.0
 driver expire.
 """
 MAX_READ_BYTES = 32 << 20
-"""Maximum number of bytes that are read of one object. The operator reads manifests, but never state."""
+"""Maximum number of bytes that are read from one object. The operator reads manifests, but never state."""
 OPEN = 8
 """Maximum number of open storages. An S3 client needs 12 MB, and 0.2 s of CPU time to open."""
 IDLE = 600.0
-"""Seconds after which an unused storage is dropped, for example because its keys have changed."""
+"""Seconds without use after which a storage is dropped. For example, a storage has no more use after its keys have
+changed.
+"""
 _RESULT = "result"
 """Name of the record that a job writes when it ends (`docs/checkpoint-protocol.md`)."""
 RETRY_FOR = 10.0
@@ -243,7 +245,7 @@ class PenstockStorage:
         return Beginning(
             storage.url,
             led=newest is not None,
-            # The engine does not execute a request with the same token again. It then starts from the newest checkpoint.
+            # If a request has the token of the last one, the engine skips it and starts from the newest checkpoint.
             path=(newest.token or newest.path) if newest is not None and newest.path else None,
             released=release.restore if release is not None else None,
             completed=any(base.checkpoint is not None for base in bases.values()) or exists(LATEST),
@@ -287,8 +289,8 @@ class PenstockStorage:
         return [f"{parent}/{name}" for name in found if name.startswith(start) and len(name) == len(start) + UID_SHOWN]
 
     def _savepoints_of(self, owner: str) -> list[StoredSnapshot]:
-        """Return the savepoints of one FlinkJob, including torn ones. Skip savepoints without a manifest, which were
-        never complete.
+        """Return the savepoints of one FlinkJob, including torn savepoints. Skip savepoints without a manifest, because
+        they were never complete.
         """
         from penstock.checkpoint.savepoint.snapshots import list_savepoints
 

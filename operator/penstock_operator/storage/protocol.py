@@ -15,8 +15,8 @@ class Storage(Protocol):
     """The checkpoints and savepoints of one job. Every method raises `StorageError` if storage does not respond."""
 
     async def newest_complete(self, root: str, job_id: str) -> StoredSnapshot | None:
-        """Return the newest checkpoint of an incarnation, or None if it has none. `torn` is set if a restore cannot
-        use it.
+        """Return the newest checkpoint of an incarnation, or None if the incarnation has no checkpoint. `torn` is set
+        if a restore cannot use it.
         """
 
     async def beginning(self, root: str, job_id: str) -> Beginning:

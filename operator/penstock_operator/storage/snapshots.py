@@ -39,13 +39,17 @@ class Beginning:
     """The records of the start of an incarnation, which are in the folder of its checkpoints."""
 
     folder: str
-    """The folder of its checkpoints."""
+    """Folder of the incarnation's checkpoints."""
     led: bool = False
     """Whether a master has started to run the job."""
     path: str | None = None
-    """The snapshot that the arguments of the first master name. None if it started empty, or if no master has started."""
+    """The snapshot that the arguments of the first master name. None if the job started with empty state, or if no
+    master has started.
+    """
     released: str | None = None
-    """The snapshot that the record `release` names for a master on standby. Empty means none. None means that the record is absent."""
+    """The snapshot that the record `release` names for a master on standby. An empty text means that the job starts
+    with empty state. None means that the record does not exist.
+    """
     completed: bool = False
     """Whether a checkpoint was completed, even if its files no longer exist."""
     ended: bool = False
@@ -57,6 +61,6 @@ class Left:
     """State that FlinkJobs of one name have left in storage."""
 
     incarnations: tuple[str, ...] = ()
-    """Job ids that have a folder for checkpoints, even if the folder has none."""
+    """Job ids that have a folder for checkpoints, even if the folder contains no checkpoint."""
     snapshots: tuple[StoredSnapshot, ...] = ()
     """The newest checkpoint of each incarnation, and all savepoints that were ever complete."""

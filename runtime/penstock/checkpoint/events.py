@@ -61,7 +61,8 @@ class Ack(Protocol):
 
 
 class SubtaskAck(msgspec.Struct, frozen=True):
-    """The answer of one operator in one subtask: its part of the snapshot is durable, or the `error` and its stable code.
+    """The answer of one operator in one subtask. Without an `error`, its part of the snapshot is durable. `error_code`
+    is stable.
 
     `keyed`: the handle of `SnapshotUpload.run`, None without keyed state. `operator`:
     `OperatorStateBackend.snapshot()`. An answer with an error also has `committables`, because pre-committed output
@@ -94,12 +95,13 @@ class CheckpointCompleted:
     is_savepoint: bool = False
     is_final: bool = False
     requests: tuple[str, ...] = ()
-    """Ids of the `trigger_checkpoint` requests that this answers."""
+    """Ids of the `trigger_checkpoint` requests that this checkpoint answers."""
 
 
 @dataclass(frozen=True)
 class CheckpointAborted:
-    """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must include its content.
+    """An abandoned checkpoint. Notify the subtasks (`notify_checkpoint_aborted`): the next snapshot must include the
+    content of the abandoned one.
 
     `checkpoint_id` is 0 if the attempt ended before the `requests` were served, so no subtask needs a notification.
     """
@@ -121,7 +123,9 @@ class SavepointCompleted:
 
 @dataclass(frozen=True)
 class SavepointFailed:
-    """A failed savepoint. The job continues as if it had not been requested, even if the job was to stop after it."""
+    """A failed savepoint. The job continues as without the request, even if the request was to stop the job after the
+    savepoint.
+    """
 
     request_id: str
     error: PenstockError
@@ -165,8 +169,8 @@ class SavepointRequest:
 class JobDescription:
     """The coordinator's view of the running graph. `operators`: every operator whose subtasks answer.
 
-    `vertices`: uid -> id of the vertex (chain) in which it runs, for the statistics. A missing operator is its own
-    vertex.
+    `vertices`: uid -> id of the vertex (chain) in which it runs, for the statistics. An operator that is not in the map
+    is a vertex by itself.
     """
 
     job_id: str

@@ -53,7 +53,7 @@ class Attempt:
         is_final: bool,
         wall_offset_ms: int = 0,
     ) -> SnapshotRequest:
-        """Start a checkpoint with the next number. It is then in progress."""
+        """Start a checkpoint with the next number. This checkpoint is then in progress."""
         request = SnapshotRequest(
             self.next_id,
             now,
@@ -68,7 +68,9 @@ class Attempt:
         return request
 
     def make_final(self) -> bool:
-        """Make the checkpoint in progress the last one of the job. Return False if its barrier was sent or if it is a savepoint."""
+        """Make the checkpoint in progress the last one of the job. Return False if it is not possible, because the
+        barrier was already sent or the checkpoint is a savepoint.
+        """
         pending = self.pending
         if self.is_fenced or pending is None or pending.is_handed_out or pending.savepoint is not None:
             return False

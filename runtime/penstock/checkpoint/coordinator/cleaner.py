@@ -5,7 +5,7 @@ missing.
 
 One round takes all queued work and deletes the manifests in as few requests as the store allows (1,000 objects each on
 S3). Then it deletes the files of the manifests that are gone. No caller waits for the cleaner. A later search for
-orphans finds everything that it has not deleted.
+orphans finds all objects that the cleaner has not deleted.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ CLOCK_MARGIN = 2.0
 """Seconds by which an object must be older than the newest manifest. S3 lists times in whole seconds."""
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-"""Longest pause before a failed deletion is tried again, in seconds. The first pause is doubled until it reaches this one."""
+"""Longest pause in seconds before a failed deletion is tried again. Each pause is twice the previous pause, up to this
+limit.
+"""
 
 
 @dataclass(frozen=True)
@@ -92,11 +94,11 @@ class Cleaner:
         self._add(_Work(tuple(paths)))
 
     def discard_checkpoint(self, checkpoint_id: int, garbage: Iterable[str]) -> None:
-        """Queue the manifest of a subsumed checkpoint, and after it the files that only it named."""
+        """Queue the manifest of a subsumed checkpoint, and after the manifest the files that only this manifest named."""
         self._add(_Work((f"{checkpoint_folder(checkpoint_id)}/{METADATA}",), tuple(garbage)))
 
     def discard_in_order(self, first: Iterable[str], then: Iterable[str]) -> None:
-        """Queue the paths in `first`, and those in `then` for the time when all in `first` are gone."""
+        """Queue the paths. The paths in `then` are deleted only when all paths in `first` are gone."""
         self._add(_Work(tuple(first), tuple(then)))
 
     def find_leftovers(self, recovery: Recovery, newest_checkpoint_id: int, registry: SharedStateRegistry) -> None:
@@ -116,7 +118,7 @@ class Cleaner:
         try:
             self._executor.submit(find)
         except RuntimeError:
-            pass  # the pool was shut down: the next leader finds them
+            pass  # the pool was shut down: the next leader finds the leftovers
 
     def start(self) -> None:
         """Start one round in the background. Call this regularly, with each tick.

@@ -53,7 +53,7 @@ class CommitLedger:
         return _by_uid(entry for entry in self._sorted() if entry.checkpoint_id <= checkpoint_id)
 
     def hand_out(self, checkpoint_id: int) -> dict[str, list[Any]]:
-        """Return the committables that a complete checkpoint allows to commit now."""
+        """Return the committables that may be committed now, because this checkpoint is complete."""
         due = [
             entry for entry in self._sorted() if entry.handed_out_by is None and entry.checkpoint_id <= checkpoint_id
         ]

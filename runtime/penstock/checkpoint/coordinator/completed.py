@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 class _Kept:
     manifest: Manifest
     is_in_doubt: bool = False
-    """True if no answer shows whether the manifest was stored. The checkpoint never counts, and the next complete one removes it."""
+    """True if no answer shows whether the manifest was stored. The checkpoint never counts, and the next complete
+    checkpoint removes it.
+    """
 
     @property
     def holder(self) -> str:
@@ -26,9 +28,10 @@ class _Kept:
 
 
 class CompletedCheckpoints:
-    """The newest `retained` checkpoints. The registry counts the files that they need.
+    """The newest `retained` checkpoints. The registry counts the files that these checkpoints need.
 
-    The list starts with the manifests that a recovery found. New checkpoints displace these like any others.
+    The list starts with the manifests that a recovery found. New checkpoints displace these checkpoints like any
+    others.
     """
 
     def __init__(self, manifests: Iterable[Manifest], retained: int) -> None:
@@ -46,12 +49,14 @@ class CompletedCheckpoints:
 
     @property
     def has_doubts(self) -> bool:
-        """Whether a manifest that `manifests` does not have may be stored, or may still arrive."""
+        """Whether some checkpoint is in doubt: its manifest may be stored or may still arrive, but is not in
+        `manifests`.
+        """
         return any(kept.is_in_doubt for kept in self._kept)
 
     @property
     def doubts(self) -> int:
-        """Number of such manifests."""
+        """Number of checkpoints in doubt."""
         return sum(kept.is_in_doubt for kept in self._kept)
 
     @property

@@ -18,7 +18,8 @@ on request.
 
 docs/checkpoint-protocol.md defines the rules. A change here can easily break two of them:
 
-- A checkpoint is ready only when every subtask has answered every *earlier* one. Otherwise a commit could be lost.
+- A checkpoint is ready only when every subtask has answered every *earlier* checkpoint. Otherwise a commit could be
+  lost.
 - The files of a checkpoint with an unknown outcome are kept.
 
 All methods are thread-safe, so that REST threads can trigger savepoints and read states.
@@ -123,10 +124,10 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- triggers -------------------------------------------------------------------------------------------------
 
     def trigger_due(self, now: int) -> None:
-        """Start the checkpoint that is due, if any. If the current epoch cannot take it, the next one does.
+        """Start the checkpoint that is due, if any. If the current epoch cannot take it, the next epoch takes it.
 
-        Its timeout starts now. If the current epoch does not end, the checkpoint expires like one whose barrier was
-        sent.
+        The timeout of the checkpoint starts now. If the current epoch does not end, the checkpoint expires, as after
+        its barrier was sent.
         """
         with self._lock:
             attempt = self._attempt
@@ -138,7 +139,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
             self._start(attempt, savepoint, now, counts=not is_requested, is_final=is_final)
 
     def next_trigger(self, now: int) -> SnapshotRequest | None:
-        """Return the snapshot that the next epoch must take: one that is due or that was triggered during the last epoch."""
+        """Return the request for the next epoch: for a snapshot that is due, or that was triggered during the last
+        epoch.
+        """
         with self._lock:
             self.trigger_due(now)
             pending = self._attempt.pending if self._attempt is not None else None
@@ -148,12 +151,12 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return pending.request
 
     def final_checkpoint(self, now: int) -> SnapshotRequest | None:
-        """Return the snapshot after the last record of a bounded job.
+        """Return the request for the snapshot after the last record of a bounded job.
 
         Return None while another checkpoint is in progress, and for a while after a failed one (`final_checkpoint_at`).
-        A triggered checkpoint that no subtask knows yet becomes the final one. It also serves a waiting savepoint. No
-        checkpoint is triggered after the final one unless the final one fails. Its failure counts like that of a
-        periodic checkpoint.
+        A triggered checkpoint that no subtask knows yet becomes the final checkpoint. A new final checkpoint also
+        serves a waiting savepoint. No other checkpoint is triggered unless the final checkpoint fails. This failure
+        counts like the failure of a periodic checkpoint.
         """
         with self._lock:
             attempt = self._attempt
@@ -238,7 +241,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def trigger_savepoint(
         self, target_directory: str | None = None, *, is_final: bool = False, drain: bool = False, request_id: str = ""
     ) -> str:
-        """Request a savepoint and return the request's id for `savepoint_status`. If `is_final` is set, the job stops after it.
+        """Request a savepoint and return the request's id for `savepoint_status`. If `is_final` is set, the job stops
+        after the savepoint.
 
         Raises:
             InvalidJob: no directory is given and none is configured.
@@ -247,8 +251,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
             return self._savepoints.ask(target_directory, is_final=is_final, drain=drain, request_id=request_id)
 
     def trigger_checkpoint(self, request_id: str = "") -> str:
-        """Request a checkpoint and return the request's id, which is in `CheckpointCompleted.requests` or
-        `CheckpointAborted.requests` later.
+        """Request a checkpoint and return the request's id. Later, `CheckpointCompleted.requests` or
+        `CheckpointAborted.requests` contains the id.
         """
         with self._lock:
             id = request_id or uuid.uuid4().hex
@@ -262,7 +266,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- answers --------------------------------------------------------------------------------------------------
 
     def on_barrier(self, checkpoint_id: int, sources: dict[str, SourceState]) -> None:
-        """Take the positions of the sources at the barrier, by uid, after the end of the epoch that took the snapshot."""
+        """Take the positions of the sources at the barrier, by uid. Call this after the end of the epoch that took the
+        snapshot.
+        """
         with self._lock:
             pending = self._pending(checkpoint_id)
             if pending is not None and self._attempt is not None:
@@ -333,7 +339,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
                 self._abandon(attempt, reason, now, will_ack=was_taken)
 
     def on_committed(self, checkpoint_id: int) -> None:
-        """Record that the commits of this checkpoint, or of the restored one, are done."""
+        """Record that the commits of this checkpoint, or of the restored checkpoint, are done."""
         with self._lock:
             committed = self._ledger.confirm(checkpoint_id)
             self._promised.pop(checkpoint_id, None)
@@ -346,7 +352,9 @@ class CheckpointCoordinator(CheckpointOutcomes):
     # --- files that are not written by subtasks -------------------------------------------------------------------
 
     def expect_files(self, prefix: str) -> None:
-        """Protect files of this attempt with this prefix while they are being written, until `hold_files` is called for them."""
+        """Protect the files of this attempt whose paths have this prefix. The writer later calls `hold_files` for the
+        files.
+        """
         with self._lock:
             if self._attempt is not None:
                 self._attempt.completed.registry.expect(prefix)
@@ -366,8 +374,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
     @property
     def latest(self) -> Manifest | None:
-        """Return the newest complete checkpoint, from which this job would be restored; None means that it would restart from the
-        same snapshot as this attempt.
+        """Return the newest complete checkpoint, from which this job would be restored. None means that the job would
+        restart from the same snapshot as this attempt.
         """
         with self._lock:
             return self._attempt.completed.newest if self._attempt is not None else None
@@ -381,8 +389,8 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def shutdown(self, state: TerminalState, now: int = 0) -> ShutdownReport:
         """End the job and keep or delete its checkpoints. The method blocks while it deletes, and never deletes savepoints.
 
-        First wait until `is_copying` is False, and confirm the commits of the last checkpoint. Otherwise everything is
-        kept.
+        Before the call, wait until `is_copying` is False, and confirm the commits of the last checkpoint. If commits
+        are not confirmed, all checkpoints are kept.
         """
         with self._lock:
             unconfirmed = self.end_attempt(f"the job has ended: {state}", now)
@@ -408,7 +416,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
     def _named_by(self, *checkpoints: dict[str, list[Any]]) -> dict[str, list[Any]]:
         """Return the committables of these checkpoints and of the savepoints, by uid.
 
-        The savepoints are those of this JobManager and those of the previous one. The snapshot from which this
+        The savepoints are those of this JobManager and of the previous JobManager. The snapshot from which this
         JobManager started names the unfinished committables of the previous JobManager.
         """
         named: dict[str, list[Any]] = {}

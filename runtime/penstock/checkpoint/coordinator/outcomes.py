@@ -52,7 +52,9 @@ if TYPE_CHECKING:
 
 
 MAX_IN_DOUBT = 16
-"""Maximum number of manifests in doubt. Above it the attempt ends, and the base of the next one decides which manifests count."""
+"""Maximum number of manifests in doubt. When this number is reached, the attempt ends. The base of the next attempt
+then decides which manifests count.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -120,8 +122,8 @@ class CheckpointOutcomes:
     def _store(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
         manifest = pending.manifest(attempt.recovery.epoch, now, self._ledger.for_manifest(pending.id), __version__)
         if pending.savepoint is not None and pending.request.drain:
-            # No attempt may start from a drained state, so its manifest is stored when no other part of the stop can
-            # fail.
+            # No attempt may start from a drained state. So the manifest is stored last, when no other part of the stop
+            # can fail.
             pending.drained = manifest
             self._savepoints.copy(pending.savepoint, manifest, attempt.completed.registry, now)
             return
@@ -158,7 +160,7 @@ class CheckpointOutcomes:
             self._events.append(JobMustFail(_too_many_in_doubt(attempt.completed.doubts, error)))
 
     def _fenced(self, attempt: Attempt, pending: PendingCheckpoint, error: Fenced, now: int) -> None:
-        """Stop without a change. The successor decides whether this checkpoint counts."""
+        """Stop, and change nothing in storage. The successor decides whether this checkpoint counts."""
         attempt.is_fenced = True
         attempt.pending = None
         attempt.cleaner.close()
@@ -197,7 +199,9 @@ class CheckpointOutcomes:
             attempt.cleaner.find_leftovers(attempt.recovery, pending.id, attempt.completed.registry)
 
     def _retry_with_next_number(self, attempt: Attempt, pending: PendingCheckpoint, now: int) -> None:
-        """Take the next number immediately, because a late write of a superseded leader has this one. This is not a failure."""
+        """Take the next number immediately, because a late write of a superseded leader has the current number. This is
+        not a failure.
+        """
         reason = f"the number {pending.id} was taken by a manifest of an earlier leader that arrived late"
         savepoint, requests = pending.savepoint, pending.requests
         pending.savepoint, pending.requests = None, ()
@@ -259,7 +263,7 @@ class CheckpointOutcomes:
     def _withdraw(self, pending: PendingCheckpoint, *, is_sure: bool) -> None:
         """Dispose of the savepoint of a failed stop with `--drain`, because the output that it names will be removed.
 
-        Keep the savepoint if the manifest may be stored. The next attempt decides then (`drain_notes`).
+        If the checkpoint's manifest may be stored, keep the savepoint. The next attempt then decides (`drain_notes`).
         """
         if pending.exported and is_sure:
             url, drained = pending.exported, pending.drained
@@ -272,7 +276,9 @@ class CheckpointOutcomes:
             self._executor.submit(self._in_background, work)
 
     def _settle_drained(self, restored: Manifest | None, epoch: int) -> None:
-        """Settle the drained savepoints in doubt, of this JobManager or a dead one, at the start of an attempt."""
+        """Settle the drained savepoints in doubt at the start of an attempt. They come from this JobManager or a dead
+        JobManager.
+        """
         self._executor.submit(settle_notes, self.storage, restored, epoch)
 
     @staticmethod

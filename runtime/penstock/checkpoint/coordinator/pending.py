@@ -23,19 +23,21 @@ class PendingCheckpoint:
     job: JobDescription
     savepoint: SavepointRequest | None = None
     requests: tuple[str, ...] = ()
-    """Ids of the `trigger_checkpoint` requests that it answers."""
+    """Ids of the `trigger_checkpoint` requests that this checkpoint answers."""
     counts: bool = True
-    """Whether a failure counts for `tolerable_failures`. It does if no request waits for this checkpoint."""
+    """Whether a failure counts for `tolerable_failures`. A failure counts if no request waits for this checkpoint, or
+    if the checkpoint is final.
+    """
     sources: dict[str, SourceState] | None = None
     acks: dict[SubtaskKey, Ack] = field(default_factory=dict)
     answered: set[SubtaskKey] = field(default_factory=set)
     is_storing: bool = False
     drained: Manifest | None = None
-    """The manifest of a drain. It is stored after its savepoint is complete."""
+    """The manifest of the checkpoint of a `stop --drain`. It is stored after the savepoint of the stop is complete."""
     exported: str = ""
-    """URL of that savepoint."""
+    """URL of the complete savepoint of a `stop --drain`."""
     is_handed_out: bool = False
-    """Whether an epoch was given its barrier. Before that, no subtask knows the checkpoint."""
+    """Whether an epoch has received the barrier of this checkpoint. Before that, no subtask knows the checkpoint."""
 
     @property
     def id(self) -> int:
@@ -43,12 +45,12 @@ class PendingCheckpoint:
 
     @property
     def has_background_work(self) -> bool:
-        """Whether background work with a separate timeout is running for it."""
+        """Whether background work with a separate timeout is running for this checkpoint."""
         return self.is_storing or self.drained is not None
 
     @property
     def holder(self) -> str:
-        """Its name in the registry."""
+        """Name of this checkpoint in the registry."""
         return f"chk-{self.id}"
 
     def is_expected(self, key: SubtaskKey) -> bool:

@@ -10,10 +10,12 @@ LONGEST_BACKOFF_MS = 10_000
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule of checkpoints. The interval is between two triggers, the pause between the end of a checkpoint and the next trigger.
+    """The schedule of checkpoints. The interval is the time between two triggers. The pause is the time between the end
+    of a checkpoint and the next trigger.
 
-    A checkpoint is late if another one is in progress or the pause is not over. It then starts as soon as possible, and
-    the interval starts there, so that checkpoints do not pile up. If `interval_ms` is None, there are no periodic checkpoints.
+    A checkpoint is late if another one is in progress or the pause is not over. A late checkpoint starts as soon as
+    possible, and the next interval starts with its trigger. So checkpoints do not pile up. If `interval_ms` is None,
+    there are no periodic checkpoints.
 
     >>> schedule = Schedule(interval_ms=1000, min_pause_ms=300, last_trigger=0)
     >>> schedule.due_at()

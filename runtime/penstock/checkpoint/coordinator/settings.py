@@ -15,7 +15,7 @@ class CheckpointSettings:
 
     `tolerable_failures`: maximum number of consecutive failed checkpoints that do not cause a failover of the job.
 
-    `max_uncommitted`: periodic checkpoints wait while this number of complete ones have unfinished commits.
+    `max_uncommitted`: periodic checkpoints wait while this number of complete checkpoints have unfinished commits.
     """
 
     interval_ms: int | None = None

@@ -1,7 +1,7 @@
 """Checkpoint statistics in the shapes of Flink's REST API: `/jobs/:id/checkpoints`, `…/details/:n`, `…/subtasks/:vertex`.
 
-Times are in ms since the epoch, durations in ms, sizes in bytes. The coordinator writes them, and REST threads read
-them.
+Times are in ms since the epoch, durations in ms, sizes in bytes. The coordinator writes the statistics, and REST
+threads read them.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class CheckpointStatistics:
     external_path: str = ""
     discarded: bool = False
     wall_offset_ms: int = 0
-    """Clock offset at the trigger. All times of the entry use it, so that changes of the machine's clock do not affect durations."""
+    """Offset from the monotonic clock to times since the epoch, measured at the trigger. All times of the entry use the
+    same offset, so a change of the machine's clock does not affect durations.
+    """
 
     def subtasks(self) -> list[SubtaskStatistics]:
         return [subtask for vertex in self.vertices.values() for subtask in vertex.subtasks]
@@ -248,7 +250,9 @@ class CheckpointHistory:
             return is_new
 
     def commits_left(self, checkpoints: int, committables: int) -> None:
-        """Record the number of complete checkpoints with unconfirmed commits, and the number of these committables."""
+        """Record the number of complete checkpoints with unconfirmed commits, and the number of unconfirmed
+        committables.
+        """
         with self._lock:
             self._commits_left = (checkpoints, committables)
 
@@ -275,12 +279,16 @@ class CheckpointHistory:
             }
 
     def newest(self) -> CheckpointStatistics | None:
-        """Return the newest complete checkpoint that is not a savepoint. This is faster than `overview`, which sums up thousands."""
+        """Return the newest complete checkpoint that is not a savepoint. This is faster than `overview`, which sums up
+        thousands of entries.
+        """
         with self._lock:
             return self._latest["completed"]
 
     def past(self) -> list[CheckpointRow]:
-        """Return the ended checkpoints in short form, oldest first, then those in progress. The history has fewer of them."""
+        """Return the ended checkpoints in short form, oldest first, then those in progress. The history has fewer
+        checkpoints.
+        """
         with self._lock:
             running = [entry.summary_row() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]
             return [*self._past, *running]
@@ -350,7 +358,7 @@ class CheckpointHistory:
 
 
 def summarize(values: Iterable[int]) -> dict[str, float]:
-    """Return minimum, maximum, mean and quantiles (linear between ranks); zeros without values.
+    """Return minimum, maximum, mean and quantiles (linear between ranks). Without values, all are zero.
 
     >>> summarize([10, 20, 30])["p50"], summarize([10, 20])["avg"], summarize([])["max"]
     (20.0, 15, 0)

@@ -27,7 +27,9 @@ class ShutdownReport:
     reason: str
     undeleted: int = 0
     needed: dict[str, list[Any]] | None = None
-    """Committables of every snapshot of the job that may still be restored, by uid; None means that this JobManager does not know."""
+    """Committables of every snapshot of the job that may still be restored, by uid; None means that this JobManager
+    does not know them.
+    """
     unconfirmed: dict[str, list[Any]] = field(default_factory=dict)
     """Pre-committed committables whose commit is not confirmed, by uid."""
 

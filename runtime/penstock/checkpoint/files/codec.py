@@ -58,7 +58,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     """Encode a manifest.
 
     Raises:
-        TypeError: a value cannot be encoded as JSON. The error names its type.
+        TypeError: a value cannot be encoded as JSON. The error names the type of the value.
     """
     return msgspec.json.format(_encoder.encode(manifest), indent=1) + b"\n"
 
@@ -160,5 +160,5 @@ def files_of(manifest: Manifest) -> list[NamedFile]:
 
 
 def objects_of(manifest: Manifest) -> list[str]:
-    """Return the paths of the objects that hold its files, each once, in order."""
+    """Return the paths of the objects that contain the manifest's files, each path once, in order."""
     return list(dict.fromkeys(file.path for file in files_of(manifest)))

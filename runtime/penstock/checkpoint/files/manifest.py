@@ -1,8 +1,9 @@
-"""The manifest (`_metadata`): a checkpoint or savepoint exists when this file does.
+"""The manifest (`_metadata`): a checkpoint or savepoint exists when this file exists.
 
 The manifest is JSON, so that people can read it without the engine and it cannot carry code. It is written last, with
 put-if-absent, when all files that it names are durable. The paths in a checkpoint's manifest are relative to the job's
-checkpoint root. The paths in a savepoint's are relative to its folder, so that a savepoint can be moved.
+checkpoint root. The paths in a savepoint's manifest are relative to the savepoint's folder, so that a savepoint can be
+moved.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FORMAT_VERSION = 3
 2: a file may be a part of an object (`offset`).
 3: operators describe what their state means (`OperatorInfo.meaning`).
 
-A reader of a format reads all older ones.
+A version that reads one format also reads all older formats.
 """
 
 
@@ -36,7 +37,7 @@ class OperatorInfo(msgspec.Struct, frozen=True):
 
 
 class SplitPosition(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A split and its read position. `watermark`: of this split, ms; None before the first record."""
+    """A split and its read position. `watermark`: the split's watermark in ms. None before the first record."""
 
     id: str
     properties: dict[str, Any]
@@ -47,7 +48,9 @@ class SplitPosition(msgspec.Struct, frozen=True, omit_defaults=True):
     generator: Any = None
     """State of the split's watermark generator, so that event time continues from the same point."""
     files: list[dict[str, Any]] = []
-    """Files from which the split is read if they are stored with the state: {"path", "size", "checksum"} as in a keyed handle."""
+    """Files of the split that are stored with the state. Empty if the split is read from another place. Each file is
+    {"path", "size", "checksum"} as in a keyed handle.
+    """
 
 
 class SourceState(msgspec.Struct, frozen=True):
@@ -94,6 +97,10 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
     uploaded_bytes: int = 0
     penstock_version: str = ""
     is_final: bool = False
-    """Whether it was taken after the last record of a bounded job or by `stop --drain`. No record is left to process."""
+    """Whether the snapshot was taken after the last record of a bounded job or by `stop --drain`. If True, no record is
+    left to process.
+    """
     is_drained: bool = False
-    """Whether `stop --drain` took it, so that windows have fired at the final watermark. A successor completes the stop and runs no job."""
+    """Whether `stop --drain` took the snapshot, so that windows have fired at the final watermark. A successor
+    completes the stop and runs no job.
+    """

@@ -1,8 +1,8 @@
 """Reference counts of shared files. A file is needed while a holder names it.
 
 A *holder* is a retained checkpoint, a checkpoint in progress, or a savepoint that is being copied. A file's count is
-the number of its holders. At zero, `cleaner` deletes it. The counts exist only in memory, and a start rebuilds them
-from the manifests. Thread-safe.
+the number of its holders. When the count is zero, `cleaner` deletes the file. The counts exist only in memory, and a
+start rebuilds them from the manifests. Thread-safe.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SharedStateRegistry:
             self._counts.update(new)
 
     def release(self, holder: Holder) -> list[str]:
-        """Remove the holder. Return the files that no holder needs now. The caller must have them deleted."""
+        """Remove the holder. Return the files that no holder needs now. The caller must queue these files for deletion."""
         with self._lock:
             garbage = []
             for path in self._paths_by_holder.pop(holder, set()):

@@ -40,13 +40,15 @@ class StateFileWriter:
         self._job_url = job_url
 
     def write(self, content: bytes, path: str = "") -> FileRef:
-        """Write a file. `path` is a unique name under `shared/`, and a new one by default."""
+        """Write a file. `path` is a unique name under `shared/`. By default, the method creates a new name."""
         path = path or new_shared_path()
         self._store.put(join_url(self._job_url, path), content)
         return FileRef(path, len(content), checksum_of(content))
 
     def upload(self, local_path: str) -> FileRef:
-        """Upload a local file. It must not change until this returns, because its size and checksum are computed now."""
+        """Upload a local file. The file must not change until the method returns, because its size and checksum are
+        computed first.
+        """
         path = new_shared_path()
         size, checksum = os.path.getsize(local_path), file_checksum(local_path)
         self._store.put_file(local_path, join_url(self._job_url, path))
@@ -86,7 +88,7 @@ class MergedFileWriter:
         return ref
 
     def upload(self, local_path: str) -> FileRef:
-        """Write a local file as `write` does. It must not change until this returns."""
+        """Write a local file as `write` does. The file must not change until the method returns."""
         if os.path.getsize(local_path) > min(SMALL_FILE, self._largest):
             return self._writer.upload(local_path)
         with open(local_path, "rb") as file:

@@ -153,7 +153,9 @@ class CheckpointStorage:
         return StateFileWriter(self.store, self.url)
 
     def reader(self, base_url: str | None = None) -> StateFileReader:
-        """Return a reader of a snapshot's files: of this job, or of the folder to which its paths are relative."""
+        """Return a reader of a snapshot's files. `base_url`: the folder to which their paths are relative; None means
+        this job's folder.
+        """
         from penstock.checkpoint.files.state_files import StateFileReader
 
         return StateFileReader(self.stores, normalize_url(base_url) if base_url else self.url)
@@ -177,7 +179,7 @@ def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: st
 
     Raises:
         ObjectMissing: the record does not exist.
-        SnapshotTorn: it cannot be decoded. The error has `remedy`.
+        SnapshotTorn: the record cannot be decoded. The error has `remedy`.
     """
 
     def decode(content: bytes, url: str) -> R:
@@ -192,7 +194,7 @@ def read_record(storage: CheckpointStorage, path: str, type: type[R], remedy: st
 
 
 def _read_complete(store: RetryingStore, url: str, decode: Callable[[bytes, str], T]) -> T:
-    """Read and decode an object. Read it again if it seems cut off, in case only the answer was."""
+    """Read and decode an object. If that fails, read the object again, because only the answer may have been cut off."""
     for _ in range(READ_ATTEMPTS - 1):
         try:
             return decode(store.get(url), url)

@@ -6,9 +6,9 @@ Lease. This module makes that harmless. docs/checkpoint-protocol.md, 3.2, has th
 1. Claim a number with a conditional put.
 2. Record durably from which checkpoint the history continues.
 3. Act only after a listing that shows no higher claim.
-4. Use a checkpoint only after such a listing *after* the put of its manifest.
+4. Use a checkpoint only if a listing *after* the put of its manifest also shows no higher claim.
 
-`Fenced` is final: the JobManager stops and does not try again. It is therefore raised only for a claim or a manifest of
+`Fenced` is final: the JobManager stops and does not try again. So `Fenced` is raised only for a claim or a manifest of
 another JobManager. An earlier claim of this JobManager may exist although its put was not answered. Such a claim
 contains the id of this JobManager's `Candidate`, so it is recognized and skipped. Any other unexplained state is a
 `StorageError` and is tried again.
@@ -127,7 +127,7 @@ def new_owner(name: str = "") -> str:
 class Candidate:
     """A JobManager that leads a job or wants to lead it. It has one candidate for all its attempts. One thread uses it.
 
-    The candidate knows its claims: those it has won, and the one whose put was not answered. Only claims of other
+    The candidate knows the claims that it has won, and the claim whose put was not answered. Only claims of other
     candidates fence it.
     """
 
@@ -137,14 +137,16 @@ class Candidate:
         self.id = new_owner(name)
         self._won = 0
         self._tried = 0
-        """The highest number that this candidate may have claimed. It is above `_won` if the outcome of its put is unknown."""
+        """The highest number that this candidate may have claimed. It is above `_won` if the outcome of the put of this
+        number is unknown.
+        """
 
     def claim(self) -> Leadership:
         """Claim the next number. The first claim fences the current leader. Later claims succeed only if no other candidate took over.
 
         Raises:
             Fenced: another candidate took a higher number.
-            StorageError: the store did not respond, or refused. Another claim later is safe.
+            StorageError: the store did not respond, or refused. It is safe to claim again later.
         """
         for _ in range(_MAX_RACES):
             highest = list_leader_folder(self.storage).highest_claim
@@ -158,7 +160,7 @@ class Candidate:
                 leadership = Leadership(self, epoch, record.owner)
                 leadership.check()  # a claim with this number may have existed and been deleted
                 return leadership
-            self._tried = before  # another candidate has it, or an earlier late put of this one: list again
+            self._tried = before  # another candidate, or an earlier late put, has the number: list again
         raise StorageError(
             f"other JobManagers took the leadership of {self.storage.url} {_MAX_RACES} times in a row",
             remedy="too many JobManagers start for one job. Check that each job has one master and its own job id",
@@ -172,7 +174,7 @@ class Candidate:
             claim = read_record(self.storage, claim_path(highest), ClaimRecord, _CLAIM_REMEDY)
         except (
             ObjectMissing
-        ):  # a JobManager with a higher number deleted it, which the listing after the next put shows
+        ):  # a JobManager with a higher number deleted the claim. The listing after the next put shows that number.
             return False
         except SnapshotTorn as torn:
             raise StorageError(torn.message, remedy=torn.remedy) from torn

@@ -39,7 +39,7 @@ class Base:
 
 @dataclass(frozen=True)
 class History:
-    """The manifests that count (newest first), the `void` manifests, and the `base` of the newest leader that wrote one."""
+    """The manifests that count (newest first), the `void` manifests, and the newest `base`."""
 
     manifests: list[ManifestId]
     void: list[ManifestId]
@@ -53,7 +53,7 @@ class History:
 def history(manifests: Iterable[ManifestId], bases: Mapping[int, Base]) -> History:
     """Return the job's history by the rule of the protocol.
 
-    Example: leader 1 stored 5 and 6. Leader 2 continued from 6, and 7 of leader 1 arrived late:
+    Example: leader 1 stored the manifests 5 and 6. Leader 2 continued from 6. Then manifest 7 of leader 1 arrived late:
 
     >>> base = Base(2, 7, ManifestId(1, 6))
     >>> late = ManifestId(1, 7)
@@ -90,7 +90,8 @@ def needed_bases(retained: Iterable[ManifestId], bases: Mapping[int, Base]) -> s
 
 
 def next_checkpoint_id(checkpoint_ids: Iterable[int], bases: Mapping[int, Base]) -> int:
-    """Return an unused number: above every existing folder and every first number of a leader.
+    """Return an unused number. It is above the number of every existing folder and above the first number of every
+    leader.
 
     >>> next_checkpoint_id([3, 4], {1: Base(1, 1)}), next_checkpoint_id([], {2: Base(2, 17)}), next_checkpoint_id([], {})
     (5, 18, 1)

@@ -24,7 +24,9 @@ _LOST = (
 
 @dataclass(frozen=True)
 class ProbeReport:
-    """The result of the test. `conditional_writes`: the store has the guarantee. `problem`: an explanation if it has not."""
+    """The result of the test. `conditional_writes`: the store has the guarantee. `problem`: an explanation if the
+    guarantee is missing.
+    """
 
     url: str
     conditional_writes: bool
@@ -32,7 +34,7 @@ class ProbeReport:
 
 
 def probe(storage: CheckpointStorage, *, high_availability: bool) -> ProbeReport:
-    """Write, read and delete a small object under the job's `leader/`, twice conditionally.
+    """Write, read and delete small objects under the job's `leader/`. Two conditional puts use the same name.
 
     Raises:
         ConditionalWritesUnsupported: in HA mode, the second put succeeds or the driver cannot pass the condition on.
@@ -61,7 +63,7 @@ def _problem(storage: CheckpointStorage) -> str:
     name = f"{LEADER}/probe-{uuid.uuid4().hex}"
     plain, conditional = f"{name}-plain", f"{name}-conditional"
     try:
-        storage.put(plain, b"plain")  # if this fails, the store is unusable, not only without conditional puts
+        storage.put(plain, b"plain")  # if this fails, the store cannot be used at all
         if storage.read(plain) != b"plain":
             return "it returned other content than was written"
         if not storage.store.conditional_puts:

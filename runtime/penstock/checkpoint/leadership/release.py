@@ -52,7 +52,7 @@ def release(storage: CheckpointStorage, record: ReleaseRecord) -> None:
 
 
 def read_release(storage: CheckpointStorage) -> ReleaseRecord | None:
-    """Return the start of the job; None means that the job must wait.
+    """Return the job's release record; None means that the job must wait.
 
     Raises:
         SnapshotTorn: the record cannot be read.

@@ -89,8 +89,8 @@ def plan_restore(
     `allow_non_restored`: uids whose state may be dropped; True allows all.
 
     Raises:
-        RestoreRefused: dropping a state was not allowed, an operator's max parallelism differs, or the parallelism
-            exceeds it.
+        RestoreRefused: dropping a state was not allowed, an operator's max parallelism differs from that of its state,
+            or an operator's parallelism exceeds its max parallelism.
         SnapshotTorn: an operator's handles do not cover all key groups.
     """
     by_uid = {operator.uid: operator for operator in new_operators}
@@ -167,7 +167,7 @@ def _uids(manifest: Manifest) -> list[str]:
 
 
 def _describe(manifest: Manifest, uid: str) -> DroppedState | None:
-    """Return the state that would be lost with this uid; None if it has none."""
+    """Return the state that would be lost with this uid; None if the uid has no state."""
     info = next((info for info in manifest.operators if info.uid == uid), None)
     state = manifest.states.get(uid, OperatorState())
     contents = []

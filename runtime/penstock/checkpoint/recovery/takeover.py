@@ -6,8 +6,8 @@
     recovery.begin()                                                  # the base is durable, no higher claim exists
     committer.commit(recovery.commits …)                              # from here on act
 
-Every restore uses these steps: the first start, a new JobManager, a failover within one, a rescale. Each takes a new
-epoch (docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
+Every restore uses these steps: the first start, a new JobManager, a failover within one, a rescale. Each restore takes
+a new epoch (docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recovery:
-    """The result of a takeover. `retained`: this job's checkpoints that still count, oldest first. The registry starts with them."""
+    """The result of a takeover. `retained`: this job's checkpoints that still count, oldest first. The registry starts
+    with these checkpoints.
+    """
 
     storage: CheckpointStorage
     leadership: Leadership
@@ -56,7 +58,9 @@ class Recovery:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the snapshot's files are outside of this job's folder. No later checkpoint may then refer to them."""
+        """Whether the snapshot's files are outside of this job's folder. Later checkpoints may then not refer to these
+        files.
+        """
         return self.snapshot is not None and self.snapshot.base_url != self.storage.url
 
     @property
@@ -66,7 +70,8 @@ class Recovery:
         return snapshot is not None and not self.is_foreign and snapshot.manifest.is_drained
 
     def begin(self) -> None:
-        """Write the base. Only after this may the new attempt change anything outside of its memory.
+        """Write the base. The new attempt may change something outside of its memory only after this method has
+        returned.
 
         Raises:
             Fenced: another JobManager took over.
@@ -89,9 +94,10 @@ def take_over(
     Its later claims are refused if another JobManager took over. Without `candidate`, a new one with the given `name`
     is used.
 
-    Without `restore_path` the newest checkpoint of the job's history is chosen. If the last leader stored none, its
-    starting point is chosen, which may be empty. A `restore_path` counts once: a JobManager that restarts with the same
-    arguments starts from its newest checkpoint. To start from the same path again, pass another `restore_token`.
+    Without `restore_path` the newest checkpoint of the job's history is chosen. If the last leader stored no
+    checkpoint, the starting point of that leader is chosen. It may be empty state. A `restore_path` counts once: a
+    JobManager that restarts with the same arguments starts from its newest checkpoint. To start from the same path
+    again, pass another `restore_token`.
 
     Raises:
         Fenced: another JobManager took over.
@@ -115,7 +121,8 @@ def preview_recovery(
 ) -> Snapshot | None:
     """Return the snapshot that `take_over` with the same arguments would choose now. No claim is made, so no leader is fenced.
 
-    Return None for an empty start, and if the choice needs a claim because the leader may be deleting the files.
+    Return None if the job would start with empty state. Also return None if the choice needs a claim, because the
+    leader may be deleting the files.
 
     Raises:
         SnapshotNotFound, SnapshotTorn, StateFormatUnsupported: the snapshot at `restore_path` cannot be read.
@@ -147,8 +154,8 @@ def _choose_snapshot(
     else:
         token = _newest_token(bases)
         snapshot = _newest(storage, found, unreadable)
-    # Numbers also continue above that of a restored savepoint: sinks that remember the last number they wrote must not
-    # see it again.
+    # Numbers also continue above the number of a restored savepoint. A sink may remember the last number that it wrote,
+    # and must not see that number again.
     restored_id = [snapshot.manifest.checkpoint_id] if snapshot is not None else []
     first_id = next_checkpoint_id([*(id.checkpoint_id for id in manifests), *unreadable, *restored_id], bases)
     base = _base_of(storage, snapshot, leadership.epoch, first_id, token)

@@ -110,7 +110,9 @@ class OperatorContents:
         )
 
     def sizes(self) -> dict[str, int]:
-        """Return the bytes of the operator's keyed state: of all files, and of the largest subtask, which a read keeps in memory."""
+        """Return two sizes of the operator's keyed state in bytes: `total`, and `largest` for the largest subtask. A
+        read keeps the state of one subtask in memory.
+        """
         sizes = [sum(file.size for file in handle_files(handle)) for handle in self._state.keyed]
         return {"total": sum(sizes), "largest": max(sizes, default=0)}
 
@@ -124,7 +126,9 @@ class OperatorContents:
             return None
 
     def rows_of_group(self, name: str, group: int) -> Iterator[Entry]:
-        """Yield the entries whose keys are in this key group. Read only its files and decode only its rows. It raises the errors of `rows`."""
+        """Yield the entries whose keys are in this key group. Read only the files of the group and decode only its
+        rows. It raises the errors of `rows`.
+        """
         groups = KeyGroupRange(group, group)
         wanted = handles_for_range(self._state.keyed, groups)
         return read_state(wanted, name, self._files, named=False, within=groups)

@@ -1,12 +1,12 @@
 """Notes of drained savepoints whose stop is not yet decided. A successor of a dead JobManager finds the savepoint by its note.
 
-A `stop --drain` stores the manifest of its savepoint before that of its checkpoint (docs/checkpoint-protocol.md, 5). If
-the JobManager dies between the two, the savepoint names output that its successor removes, and the successor does not
-know its folder.
+A `stop --drain` stores the manifest of its savepoint before that of its checkpoint (docs/checkpoint-protocol.md, 5).
+Suppose that the JobManager dies between the two. Its successor removes the output that the savepoint names, but does
+not know the folder of the savepoint.
 
 The folder is therefore recorded next to the checkpoints before it has any content: `drain/<checkpoint id>-<leader
 epoch>`. The next attempt settles the notes. It keeps the savepoint if it starts from the savepoint's checkpoint.
-Otherwise it disposes of it.
+Otherwise it disposes of the savepoint.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def settle_notes(storage: CheckpointStorage, restored: Manifest | None, epoch: i
 def _settle(storage: CheckpointStorage, path: str, restored: Manifest | None, epoch: int) -> None:
     try:
         note = read_record(storage, path, DrainNote, "delete this record and its savepoint manually")
-    except ObjectMissing:  # the previous attempt has settled it
+    except ObjectMissing:  # the previous attempt has settled the note
         return
     if note.leader_epoch >= epoch:  # this attempt's own savepoint, still in progress
         return
@@ -80,7 +80,7 @@ def _settle(storage: CheckpointStorage, path: str, restored: Manifest | None, ep
 def _remove(storage: CheckpointStorage, url: str) -> None:
     try:
         dispose(url, stores=storage.stores)
-    except SnapshotNotFound:  # the manifest was not written: only copies, or nothing
+    except SnapshotNotFound:  # the savepoint has no manifest: delete its copied files, if any
         store = storage.stores.for_url(url)
         for error in store.delete_many([info.url for info in store.list_objects(url)]).values():
             raise error from None

@@ -24,7 +24,7 @@ def columns(entry: Entry) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value with text keys, as JSON needs. Other keys are written as JSON themselves.
+    """Return a value whose keys are texts, as JSON needs. Convert each other key to JSON text.
 
     >>> plain({1: (2, 3), "a": {4}})
     {'1': [2, 3], 'a': [4]}

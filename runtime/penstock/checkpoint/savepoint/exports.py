@@ -95,7 +95,7 @@ class SavepointExports:
         return bool(self._copying)
 
     def next(self) -> SavepointRequest | None:
-        """Return the request that waits longest, whose savepoint is taken now."""
+        """Remove and return the request that has waited longest. Its savepoint is taken now."""
         return self._waiting.pop(0) if self._waiting else None
 
     def requeue(self, request: SavepointRequest) -> None:
@@ -106,7 +106,9 @@ class SavepointExports:
         """Start the copy of a checkpoint whose files are all durable."""
         registry.register(_holder(request), objects_of(manifest))
         self._copying[request.request_id] = _Copying(request, manifest.checkpoint_id, registry, now)
-        self.commits = manifest.commits  # also if the copy fails or is cancelled, because it may be complete
+        self.commits = (
+            manifest.commits
+        )  # also for a failed or cancelled copy, because the savepoint may still be complete
         self._executor.submit(self._copy_in_background, request, manifest)
 
     def _copy_in_background(self, request: SavepointRequest, manifest: Manifest) -> None:
@@ -163,9 +165,9 @@ class SavepointExports:
     def cancel_all(self) -> list[tuple[SavepointRequest, int | None]]:
         """Remove and return all savepoints after a failover or the end of the job.
 
-        Savepoints that are being copied come with their checkpoint's number, waiting ones with None.
+        A savepoint that is being copied comes with the number of its checkpoint. A waiting savepoint comes with None.
 
-        The caller marks them as failed.
+        The caller marks all these savepoints as failed.
         """
         copying = [(copying.request, copying.checkpoint_id) for copying in self._copying.values()]
         cancelled: list[tuple[SavepointRequest, int | None]] = [

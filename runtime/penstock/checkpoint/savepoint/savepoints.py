@@ -133,7 +133,7 @@ def write_savepoint(
         _remove(target, folder, copied)
         raise
     content = encode_manifest(msgspec.structs.replace(manifest, kind="savepoint"))
-    # The manifest may be stored even if this fails. The files are kept, so that the savepoint is then whole.
+    # Even if this put fails, the manifest may be stored. So the files are kept, and the savepoint is then complete.
     if not target.put_if_absent(metadata_url(folder), content):
         raise StorageError(
             f"{metadata_url(folder)} already exists, and another process wrote it", remedy="trigger the savepoint again"

@@ -69,7 +69,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The result of `verify`. `damaged`: files whose content differs from what was written. It is filled only with `checksums`."""
+    """The result of `verify`. `damaged`: files whose content differs from what was written. It is filled only if
+    `checksums` is set.
+    """
 
     snapshot: Snapshot
     files: int
@@ -97,7 +99,9 @@ class VerifyReport:
 
 @dataclass(frozen=True)
 class SnapshotInfo:
-    """An entry of a listing. `problem` is the reason why the snapshot cannot be used. Its other fields may then be unknown."""
+    """An entry of a listing. `problem` is the reason why the snapshot cannot be used. If it is set, other fields may be
+    unknown.
+    """
 
     url: str
     kind: str

@@ -2,7 +2,7 @@
 
     store = FaultyStore(LocalStore(fsync=False))
     store.inject("put", Fault.TIMEOUT_AFTER, match="_metadata")     # the put succeeded, but the answer was lost
-    store.inject("put", Fault.LATE, match="chk-7")                  # times out for the caller; `land_late()` carries it out
+    store.inject("put", Fault.LATE, match="chk-7")                  # the put times out; `land_late()` executes it
     with store.blocked("put", match="chk-7") as put:                # a writer that is stopped in the middle
         put.wait_until_reached(); ...; put.release()
 
@@ -92,7 +92,9 @@ class FaultyStore:
         self._lock = threading.Lock()
 
     def inject(self, operation: str, fault: Fault, *, match: str = "", times: int = 1, skip: int = 0) -> None:
-        """Let the next `times` calls of `operation` (`put`, `get`, …, `*`) on a URL that contains `match` fail, after `skip` calls."""
+        """Inject a fault into `times` calls of `operation` (`put`, `get`, …, `*`) on URLs that contain `match`. Skip
+        the first `skip` such calls.
+        """
         with self._lock:
             self._rules.append(_Rule(operation, fault, match, times, skip))
 
@@ -117,7 +119,9 @@ class FaultyStore:
 
     @contextmanager
     def blocked(self, operation: str, *, match: str) -> Iterator[BlockedCall]:
-        """Stop the next such call just before it is carried out, until it is released."""
+        """Stop the next call of `operation` on a URL that contains `match` just before its execution, until it is
+        released.
+        """
         hold = BlockedCall()
         with self._lock:
             self._holds.append((operation, match, hold))

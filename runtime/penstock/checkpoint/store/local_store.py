@@ -1,7 +1,7 @@
 """`file://`: a directory as an object store, with the same guarantees as S3.
 
 A put writes a temporary file in the target's folder, fsyncs it, and then gives it the target's name. A plain put uses
-`rename`. A conditional one uses `link`, which the kernel refuses if the name exists. An object is therefore whole as
+`rename`. A conditional put uses `link`, which the kernel refuses if the name exists. An object is therefore whole as
 soon as it is visible, on a local disk and on NFS. A crash leaves at most a temporary file, which is an object that no
 manifest names.
 """

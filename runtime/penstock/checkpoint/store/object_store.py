@@ -72,7 +72,9 @@ class ObjectStore(Protocol):
     """An object store. The module's docstring has its guarantees. Every method raises only the `StoreFailure`s above."""
 
     conditional_puts: bool
-    """Whether the driver passes the condition to the server (or the file system), instead of checking first."""
+    """Whether the driver passes the condition to the server or the file system. Other drivers check for the object
+    before they write.
+    """
 
     def put(self, url: str, content: bytes, *, if_absent: bool = False) -> None: ...
 

@@ -98,7 +98,7 @@ class RetryingStore:
         except ObjectExists:
             try:
                 return any(self.get(url) == content for _ in range(READ_ATTEMPTS))
-            except ObjectMissing:  # it was deleted in between, so another process owns the name
+            except ObjectMissing:  # the object was deleted in between, so another process owns the name
                 return False
             except StorageError as error:
                 error.outcome_unknown = True

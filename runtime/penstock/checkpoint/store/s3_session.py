@@ -61,7 +61,7 @@ OPERATIONS = frozenset(
         "UploadPartCopy",
     }
 )
-"""Operations that s3fs uses, and those that its client uses itself for buckets in one zone (S3 Express)."""
+"""Operations that s3fs uses, and operations that the S3 client itself uses for buckets in one zone (S3 Express)."""
 
 
 def prepare() -> None:
@@ -193,7 +193,9 @@ def _of_operations(description: dict[str, Raw]) -> dict[str, Any]:
 
 
 def _without_text(description: Any) -> Any:
-    """Return a description without documentation. A shape may have a member that is called `documentation`. It is kept."""
+    """Return a description without documentation. A shape may have a member that is called `documentation`. Such a
+    member is kept.
+    """
     parts: Any = ()
     if isinstance(description, dict):
         if isinstance(description.get("documentation"), str):

@@ -125,7 +125,8 @@ class S3Store(FsspecStore):
         failures = [
             _failed_delete(url, error)
             for error in answer.get("Errors", ())
-            # If the answer spells the key in another way, any of the objects may have failed. Deleting all again does no harm.
+            # If the answer spells a key in another way, any of the objects may have failed. It does no harm to delete
+            # all of them again.
             for url in ([by_key[error["Key"]]] if error.get("Key") in by_key else urls)
         ]
         return {failure.url: failure for failure in failures if not isinstance(failure, ObjectMissing)}
