@@ -262,7 +262,7 @@ def _is_hidden(name: str) -> bool:
 
 
 def _is_skipped(match: str, pattern: str) -> bool:
-    """Return True if a wildcard matches a hidden name. A pattern that spells out the hidden name includes it."""
+    """Return True if `match` has a hidden name. A hidden name that the pattern spells out does not count."""
     spelled = set(pattern.split("/"))
     return any(_is_hidden(part) and part not in spelled for part in match.split("/"))
 

@@ -160,7 +160,7 @@ def _of_type_info(declared: TypeInformation, name: str) -> pa.DataType | None:
 
 
 def annotation_of(arrow: pa.DataType) -> Any:
-    """Return the Python type of an Arrow type's values, or Any if it has none.
+    """Return the Python type of an Arrow type's values, or Any if there is no such type.
     >>> annotation_of(pa.list_(pa.int32()))
     list[int]
     """

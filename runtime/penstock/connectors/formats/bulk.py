@@ -42,7 +42,7 @@ class BulkWriter(ABC):
 
     @abstractmethod
     def add_columns(self, batch: ColumnBatch, /) -> None:
-        """Write the records of a batch of columns, with the result that `add` has for the same records."""
+        """Write the records of a batch of columns. The result is the same as that of `add` for these records."""
 
     @property
     @abstractmethod
@@ -88,7 +88,7 @@ class ParquetWriterFactory(ColumnsWriterFactory):
 
 
 class ColumnsFileWriter(BulkWriter):
-    """A writer that holds columns until they are enough for a row group.
+    """A writer that holds columns until they fill a row group.
 
     Args:
         most_rows: maximum number of rows of a group.
@@ -106,7 +106,7 @@ class ColumnsFileWriter(BulkWriter):
 
     @abstractmethod
     def open(self, file: pa.NativeFile) -> Any:
-        """Open Arrow's writer of the format, which has `close`."""
+        """Return Arrow's writer of the format. It has a method `close`."""
 
     @abstractmethod
     def write_table(self, table: pa.Table) -> None: ...
@@ -145,7 +145,7 @@ class ColumnsFileWriter(BulkWriter):
         self._buffered = []
         self._file.discard()
         try:
-            # Otherwise Arrow would write the footer when the writer is collected, into a part that no longer exists.
+            # Otherwise Arrow would write the footer when the garbage collector removes the writer. The part may then no longer exist.
             self._writer.close()
         except pa.ArrowException:
             return
@@ -157,7 +157,7 @@ class ParquetFileWriter(ColumnsFileWriter):
         super().__init__(factory.shape, sink, most_rows=factory.row_group_rows)
 
     def open(self, file: pa.NativeFile) -> Any:
-        import pyarrow.parquet as pq  # here, because it loads 5 MB of libraries into every process that writes files
+        import pyarrow.parquet as pq  # a global import would load 5 MB into every process that writes files
 
         return pq.ParquetWriter(file, self._shape.schema, compression=self._compression)
 
@@ -217,7 +217,7 @@ class _FileLike:
         self._written = 0
 
     def discard(self) -> None:
-        """Accept later writes, and write them nowhere."""
+        """Ignore all later writes."""
         self._sink = None
 
     def write(self, data: Any) -> int:

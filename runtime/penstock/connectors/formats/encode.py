@@ -58,8 +58,8 @@ class JsonLinesEncoder(Encoder):
     Dicts, Rows with names, NamedTuples, dataclasses, Structs and pydantic's models become objects.
 
     Args:
-        fields: the declared fields. They name the values of tuples and of Rows without names, which are arrays otherwise.
-            Records that name their fields must have exactly these.
+        fields: the declared fields. They name the values of tuples and of Rows without names. If None, these records become
+            arrays. Records that name their fields must have exactly the declared fields.
     >>> JsonLinesEncoder(["id", "n"]).encode_batch([("a", 1), ("b", 2)])
     b'{"id":"a","n":1}\n{"id":"b","n":2}\n'
     """
@@ -101,7 +101,7 @@ class JsonLinesEncoder(Encoder):
         return elements
 
     def _declared(self, elements: Sequence[Any], fields: DeclaredFields) -> Sequence[Any]:
-        """Return objects with the declared fields; records that name other fields are refused."""
+        """Return objects with the declared fields. Records that name other fields are an error."""
         assert self._struct is not None
         kinds = set(map(type, elements))
         if kinds == {dict}:
@@ -131,8 +131,8 @@ class CsvEncoder(Encoder):
     r"""An encoder of one CSV line per record.
 
     Args:
-        fields: the declared fields, in the order of the columns. Records that name their fields must have exactly these, and
-            are written by name. Tuples, lists and Rows without names are written by position (see `DeclaredFields`).
+        fields: the declared fields, in the order of the columns. Records that name their fields must have exactly these fields,
+            and are written by name. Tuples, lists and Rows without names are written by position (see `DeclaredFields`).
             None: all records are written by position.
         dialect: separators and quotes. A header line is written unless `header` is "none".
         types: the types of the fields. Booleans and numbers are then written as Flink writes them: `true`, `1.0E10`.
@@ -163,7 +163,7 @@ class CsvEncoder(Encoder):
         return f"{super().format_name()}({names}; {self._dialect})"
 
     def header(self) -> bytes:
-        """Return the header line of a file, or no bytes."""
+        """Return the header line of a file, or no bytes if files have no header."""
         return (
             b"" if self._dialect.header == "none" else self._lines([list(self._fields.names if self._fields else ())])
         )
@@ -185,7 +185,7 @@ class CsvEncoder(Encoder):
 
     @functools.cached_property
     def _texts(self) -> list[Callable[[Any], str] | None]:
-        """Return, for each field, the function that writes Flink's text if it differs from Python's. It also writes list items."""
+        """Return, for each field, the function that writes Flink's text if it differs from Python's text. It also writes items of lists."""
         kinds = [kind.element_type if isinstance(kind, ARRAYS) else kind for kind in self._types or ()]
         return [text_of(kind) if differs_from_python(kind) else None for kind in kinds]
 
@@ -233,7 +233,7 @@ class CsvEncoder(Encoder):
         """Return lines with quotes where Flink's writer (Jackson's) puts them.
 
         A text of more than 24 characters gets quotes. So does a text with a character that does not sort after the separator,
-        the quote and the line end. The writer then assumes that the character may be one of these. Quotes are doubled.
+        the quote and the line end. Jackson then assumes that the character may be one of these three. Quotes are doubled.
         """
         delimiter, quote, escape = self._dialect.delimiter, self._dialect.quote or "", self._dialect.escape
         missing = self._dialect.null_value or ""

@@ -124,7 +124,7 @@ def _checked(decoder: msgspec.json.Decoder[Any], to_batch: Callable[[list[Any]],
 
 
 def _is_object_per_line(data: bytes, count: int) -> bool:
-    """Return True only if a block that decoded into `count` values has as many lines and each is one object.
+    """Return True only if each line of a block is one object. The block has decoded into `count` values.
 
     In JSON a `{` follows a `}` only at top level, and a string contains no line end. So if every line begins with `{` and ends
     with `}`, no value crosses a line end. If there are also as many values as lines, each line is one value.
@@ -143,7 +143,7 @@ def _is_object_per_line(data: bytes, count: int) -> bool:
 
 
 class _Decoded(NamedTuple):
-    """The class that msgspec decodes a record into, the functions that read its fields, and the one that makes records."""
+    """The class that msgspec decodes a record into, the functions that read its fields, and the function that makes records."""
 
     annotation: Any
     getters: list[Callable[[Any], Any]]
@@ -187,7 +187,7 @@ def _as_dicts(shape: RecordShape) -> _Decoded:
 
 
 def _as_structs(shape: RecordShape) -> _Decoded:
-    """Return a form of objects with C slots. On request they become tuples, Rows, NamedTuples and dataclasses."""
+    """Return a form that decodes into objects with C slots. On request the objects become tuples, Rows, NamedTuples or dataclasses."""
     names = [f"f{n}" for n in range(len(shape.fields))]
     defaults = _defaults(shape.cls)
     fields: list[Any] = []

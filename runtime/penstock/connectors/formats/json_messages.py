@@ -31,8 +31,8 @@ class RegistryJsonMessages(MessageFormat):
     Args:
         fields: the record type, as in `JsonLinesFormat`.
         record: another form for the same fields.
-        registry: its URL, or a `SchemaRegistry`; a message whose id is not the id of a JSON schema is refused. None means that ids are
-            not checked.
+        registry: the registry's URL, or a `SchemaRegistry`. A message is refused if its id is not the id of a JSON schema. None means that
+            ids are not checked.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class RegistryJsonWriter(SerializationSchema):
     Args:
         subject: the subject of the schema in the registry; the convention is `TOPIC-value`.
         schema: a JSON schema, as text.
-        registry: its URL, or a `SchemaRegistry`.
+        registry: the registry's URL, or a `SchemaRegistry`.
         fields: names for the fields of tuples, as in `JsonLinesEncoder`.
 
     Raises:

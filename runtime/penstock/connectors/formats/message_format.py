@@ -1,6 +1,6 @@
 """Formats of messages: they decode many messages into one batch, which can become columns like the lines of files.
 
-The batch contains the decoded objects. It makes columns of them only if an operator asks for columns (`object_batch`).
+The batch contains the decoded objects. The batch makes columns of these objects only if an operator asks for columns (`object_batch`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from penstock.connectors.formats.shape import RecordShape
 
 DecodeMessages = Callable[[Sequence[bytes]], Batch]
-"""Function that returns a record for each message. If a message is bad it raises the decoder's error and takes no message."""
+"""Function that returns a record for each message. If a message is malformed, the function raises the decoder's error and returns no records."""
 
 
 class MessageFormat(DeserializationSchema):
-    """A schema of messages with a faster way to decode many, and with columns if its records have columns."""
+    """A schema of messages that decodes many messages at once. Its batches can become columns if its records have columns."""
 
     @abstractmethod
     def batch_decoder(self) -> DecodeMessages: ...
@@ -38,7 +38,7 @@ class RecordBatches:
         shape: the shape of the records; None means that they have no columns.
         to_rows: makes a record of a decoded object; None means that the decoded objects are the records.
         getters: functions that read the fields of a decoded object; dicts need none.
-        size: bytes of a decoded object, if Python cannot measure it.
+        size: returns the bytes of a decoded object. Required only if Python cannot measure the object.
     """
 
     def __init__(

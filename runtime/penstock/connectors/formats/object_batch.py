@@ -53,7 +53,7 @@ def _is_exact(value: Decimal, kind: pa.DataType) -> bool:
 
 
 class ObjectColumns:
-    """The rules for columns and rows of decoded objects. `getters` has one per field. `size` returns the bytes of an object."""
+    """The rules for columns and rows of decoded objects. `getters` has one function per field. `size` returns the bytes of an object."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ObjectColumns:
         self._inexact = [index for index, field in enumerate(self.schema) if _may_change(field.type)]
 
     def keeps_values(self, objects: list[Any]) -> bool:
-        """Return whether records that are made of the columns are equal to the objects, and of the same types."""
+        """Return whether records that are made from the columns have the same values as the objects, of the same types."""
         return self._is_flat and all(
             _keeps_values(list(map(self._getters[index], objects)), self.schema.field(index).type)
             for index in self._inexact
@@ -81,7 +81,7 @@ class ObjectColumns:
     def changed_values(self, objects: list[Any]) -> dict[str, Sequence[Any]]:
         """Return the values of times and `float32` that their columns change, by field.
 
-        A column of decimals gives equal values, so it keeps its declared type.
+        Columns of decimals are left out, because their values are equal to the objects' values.
         """
         found: dict[str, Sequence[Any]] = {}
         for index in self._inexact:

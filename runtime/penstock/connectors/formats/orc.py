@@ -1,7 +1,7 @@
 """ORC files, read and written in columns, one stripe at a time.
 
 A position is a stripe and a row in it. A reader does not touch earlier stripes, and decodes the stripe of its position again.
-One subtask reads a file, because Arrow does not report where stripes begin. A stripe is in memory as a whole.
+One subtask reads a whole file, because Arrow does not report where stripes begin. A stripe is in memory as a whole.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parquet files, read in columns, a piece of a row group at a time.
 
-A position is a row group and a row in it. A reader that starts inside a row group decodes its beginning again and discards it.
-It does not touch earlier row groups.
+A position is a row group and a row in it. A reader that starts inside a row group decodes the beginning of this group again,
+and discards it. The reader does not touch earlier row groups.
 """
 
 from __future__ import annotations

@@ -17,14 +17,14 @@ from penstock.connectors.formats.record_format import Block, RejectedRecord, Str
 
 _LONGEST_RECORD = 64 << 20
 _KEPT = 64 << 10
-"""Bytes of a longer line that go to the side output."""
+"""Number of bytes that the side output gets of a line longer than `_LONGEST_RECORD`."""
 _FIRST_GUESS = 128
 """Assumed bytes of a record before the first record was read."""
 _BOM = b"\xef\xbb\xbf"
 
 
 class BlockCutter:
-    """Reader of the blocks of a split. `begin` sets the position, and `offset` and `line` hold it."""
+    """Reader of the blocks of a split. `begin` sets the position, which is in `offset` and `line`."""
 
     def __init__(self, source: ByteSource, part: FileRange, format: StreamFormat, *, compressed: bool) -> None:
         self._source = source
@@ -58,7 +58,7 @@ class BlockCutter:
         self.at_end = self.offset >= self._end
 
     def _head(self) -> int:
-        """Return the length of the byte order mark and the header. Keep the header line."""
+        """Return the length of the byte order mark and the header line. Set `header` to this line."""
         start = len(_BOM) if self._source.read_at(0, len(_BOM)) == _BOM else 0
         if not self._format.header_lines:
             return start
@@ -94,7 +94,9 @@ class BlockCutter:
             is_last = len(data) < size
             cut = self._cut(data, offset, is_last=is_last)
             if not cut and (is_last or size == _LONGEST_RECORD):
-                cut = data.find(b"\n") + 1  # the record never ends: the decoder refuses the line with which it begins
+                cut = (
+                    data.find(b"\n") + 1
+                )  # the record never ends. The block is its first line, which the decoder refuses
             if cut or not data:
                 break
             if size == _LONGEST_RECORD:
@@ -117,7 +119,7 @@ class BlockCutter:
         return Block(offset, line, block)
 
     def _leave_out(self, data: bytes) -> None:
-        """Reject the current line, whose end is not in `data`."""
+        """Reject the current line and go to the next one. `data` does not contain the line's end."""
         reason = f"the line is longer than {_LONGEST_RECORD >> 20} MiB"
         text = data[:_KEPT].decode("utf-8", "backslashreplace")
         if not self._format.rejects:

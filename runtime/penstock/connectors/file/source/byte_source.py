@@ -1,4 +1,4 @@
-"""Bytes of a file by offset: of local files, of objects, and of the content of compressed files.
+"""Bytes by offset: of local files, of objects, and of the content of compressed files.
 
 A compressed file is read from its beginning. To reach an offset, everything before it is decompressed again.
 """
@@ -119,7 +119,7 @@ class _Buffered(ByteSource):
 
     @abstractmethod
     def _fetch(self, offset: int) -> bytes:
-        """Return the bytes that follow `offset`, the end of the last fetch. Return no bytes at the end."""
+        """Return some bytes from `offset` on, or no bytes at the end. If `_seekable` is False, `offset` is the end of the last fetch."""
 
     def release(self) -> None:
         self._base, self._buffer = 0, b""
@@ -204,7 +204,7 @@ def bytes_of(part: FileRange, storage: Storage) -> ByteSource:
 
 
 def check_unchanged(part: FileRange, storage: Storage) -> None:
-    """Check that the listed content of a file still exists. A local file may have grown since then.
+    """Check that the listed content of a file still exists. A local file may have grown since the listing.
 
     Raises:
         SourceError: the file was replaced or cut.

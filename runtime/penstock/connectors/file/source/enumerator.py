@@ -1,8 +1,8 @@
 """Finds files and makes splits of them, once or at an interval while the job runs.
 
 Path, modification time, size and, if the store has one, version identify a file. A changed file is another file, which the
-source reads completely from its beginning. To have every file read once, write it elsewhere and move it into the directory
-(`seen_files`). Splits are ordered by modification time, then by name.
+source reads completely from its beginning. So write a new file elsewhere, and move it into the directory when it is
+complete (`seen_files`). Splits are ordered by modification time, then by name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FileRange(NamedTuple):
 
 
 def cut(status: FileStatus, split_size: int | None) -> list[FileRange]:
-    """Return the ranges of a file of about `split_size` bytes each; one range if it is None.
+    """Return the ranges of a file of about `split_size` bytes each. Return one range if `split_size` is None.
     >>> [(r.start, r.end) for r in cut(FileStatus("/a", 25, 0), 10)]
     [(0, 8), (8, 16), (16, 25)]
     """
@@ -60,7 +60,7 @@ class FileEnumerator(SplitEnumerator):
         paths: files, directories (read recursively) or glob patterns.
         interval_ms: interval in ms between two listings; None means to list once.
         split_size: approximate bytes of a range for files of a splittable format; None means one split per file.
-        now_ms: a monotonic clock; None means the process's.
+        now_ms: a monotonic clock. None means the clock of the process.
     """
 
     forgets_finished = True
@@ -108,7 +108,7 @@ class FileEnumerator(SplitEnumerator):
         return sorted(found.values(), key=lambda status: (status.modified_ms, status.path))
 
     def _may_come_later(self, path: str) -> bool:
-        """Return True for a pattern or key prefix in continuous mode. It may match no file yet."""
+        """Return True for a pattern or key prefix in continuous mode. Such a path may match no file yet."""
         return self.discovery_interval_ms is not None and (any(m in path for m in "*?[") or path.endswith("/"))
 
     def snapshot(self) -> Any:

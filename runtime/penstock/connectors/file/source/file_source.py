@@ -5,7 +5,7 @@
         .monitor_continuously(timedelta(seconds=10)).build()
 
 Each file is a separate split and is read in order. `split_size` cuts large files into ranges, which subtasks read in
-parallel. Each split has its own watermark, so the event time of one file may be days behind another.
+parallel. Each split has its own watermark, so the event time of one file may be days behind that of another file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.connectors.formats.record_format import BulkFormat, RecordFormat, 
 
 
 class FileSource(Source):
-    """A source of the records of files. `for_record_stream_format` and `for_bulk_file_format` make it."""
+    """A source of the records of files. `for_record_stream_format` and `for_bulk_file_format` return its builder."""
 
     counts_lag_in_records = False
 
@@ -55,7 +55,7 @@ class FileSource(Source):
 
     @staticmethod
     def for_record_stream_format(stream_format: StreamFormat, *paths: str) -> FileSourceBuilder:
-        """Return a builder of a source of records that are lines.
+        """Return a builder of a source whose records are lines.
         >>> source = FileSource.for_record_stream_format(StreamFormat.text_line_format(), "/data/in").build()
         >>> source.bounded, source.produced_type()
         (True, <class 'str'>)
@@ -174,7 +174,7 @@ class FileSourceBuilder:
         return self
 
     def split_size(self, size: int | None) -> FileSourceBuilder:
-        """Cut files into ranges of about `size` bytes. Order is then kept only within a range."""
+        """Cut files into ranges of about `size` bytes. The source then keeps the order of records only within a range."""
         self._split_size = size
         return self
 
@@ -202,7 +202,7 @@ class FileSourceBuilder:
 
 
 class FileEnumeratorProvider:
-    """The rule for how files become splits (PyFlink's names)."""
+    """The rule by which files become splits (PyFlink's names)."""
 
     def __init__(self, split_size: int | None) -> None:
         self.split_size = split_size

@@ -13,7 +13,7 @@ class LazyReader(SplitReader):
     """A reader of a file that is open only while it is in use.
 
     Args:
-        files: the open files of the subtask. It calls `release` when there are too many.
+        files: the open files of the subtask. If too many are open, `OpenFiles` calls `release` of a reader.
         position: the position to continue at; None means the beginning.
     """
 
@@ -26,7 +26,7 @@ class LazyReader(SplitReader):
 
     @abstractmethod
     def _opened(self) -> SplitReader:
-        """Return a reader of the file from `_position` on. Set `_file` to the object to close as soon as it is open."""
+        """Return a reader of the file from `_position` on. As soon as the file is open, set `_file` to the object that must be closed."""
 
     def read(self, bounds: ReadBounds) -> Any:
         if self._closed:

@@ -15,7 +15,7 @@ class Releasable(Protocol):
 
 
 class OpenFiles:
-    """The files of a subtask that were read last. Only these keep their handles and buffers.
+    """The files that a subtask has read last. Only these files keep their handles and buffers.
 
     A subtask may hold thousands of splits at once and reads them in turns. File descriptors and the buffers of object stores
     would not suffice for all of them. Other files release their handles, and open them again for the next read.

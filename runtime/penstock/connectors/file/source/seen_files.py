@@ -11,9 +11,9 @@ A watermark over times or names would lose such files, even with a grace period.
 but only these:
 
 listed   the files of the last listing. The next listing would find them again.
-gone     the files that have left since. An inconsistent listing may miss files for a moment, show the state before the last
+gone     the files of earlier listings that have left. An inconsistent listing may miss files for a moment, show the state before the last
          change, or show nothing (an unavailable mount). The source remembers these files until it has
-         listed the directory for `FORGET_MS` without them. It always remembers the last `KEPT`. Time counts from listing to
+         listed the directory for `FORGET_MS` without them. It always remembers the last `KEPT` files that left. Time counts from listing to
          listing, and only while a listing has files. So an unavailable mount, a suspended job or a machine with another
          clock does not make a source forget.
 
@@ -44,7 +44,7 @@ class SeenFiles:
     """The memory of one file source.
 
     Args:
-        interval_ms: the listing interval. A pause longer than two intervals (or a minute) counts only as that long.
+        interval_ms: the listing interval. A pause counts at most as two intervals, or as a minute if this is longer.
         now_ms: a monotonic clock of this process.
     """
 
@@ -58,7 +58,7 @@ class SeenFiles:
         """Time at which each file left, on the clock of `_watched_ms`; the oldest come first."""
 
     def take_new(self, present: Iterable[FileStatus]) -> list[FileStatus]:
-        """Return the files of a listing that were not seen before, in its order, and remember the listing."""
+        """Return the files of a listing that were not seen before, in the listing's order, and remember the listing."""
         here = {_digest(status): status for status in present}
         self._look(is_empty=not here)
         new = [status for digest, status in here.items() if digest not in self._listed and digest not in self._gone]

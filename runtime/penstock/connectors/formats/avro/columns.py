@@ -35,7 +35,8 @@ _MOST_DIGITS = 38
 def shape_of(schema: AvroSchema, *, rows: bool) -> RecordShape | None:
     """Return the shape of a schema's records, or None if the schema is not a record or a field cannot become a column.
 
-    These fields have no columns: unions of several types, UUIDs, records that contain their own type, and records in Rows.
+    These fields have no columns: unions of several types, UUIDs, and records that contain their own type. If `rows` is True,
+    lists, maps and nested records have no columns either.
     """
     parsed = schema.parsed
     if not isinstance(parsed, dict) or parsed.get("type") != "record" or not parsed["fields"] or is_recursive(parsed):

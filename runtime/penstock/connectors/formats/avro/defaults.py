@@ -1,7 +1,7 @@
-"""Defaults of fields that a writer did not know, in the types that records have.
+"""Defaults of fields that the writer's schema does not have, converted to the types of values in records.
 
-fastavro puts the default's JSON value from the reader's schema into each record. All records then share one list or dict. A field of
-bytes has text, and a field of a time has a number. This module replaces such defaults by values of the field's type. Each record gets
+fastavro puts the default's JSON value from the reader's schema into each record. All records then share one list or dict. The default
+of a bytes field is text, and the default of a time is a number. This module replaces such defaults by values of the field's type. Each record gets
 its own copy of a value that can be modified.
 """
 

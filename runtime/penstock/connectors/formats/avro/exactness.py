@@ -20,7 +20,7 @@ _TEXT = (str, bytes, bytearray)
 
 
 def check_of(schema: Any) -> Check | None:
-    """Return a function that raises ValueError for a value that fastavro would change, or None if it changes no value.
+    """Return a function that raises ValueError for a value that fastavro would change, or None if fastavro changes no value of this schema.
 
     `schema` is a parsed schema.
 
@@ -33,7 +33,7 @@ def check_of(schema: Any) -> Check | None:
 
 
 class _Checks:
-    """The checks of one schema. A schema can refer to a record's type by its name, also within this type."""
+    """The checks of one schema. A schema can refer to a record's type by its name, even within the type itself."""
 
     def __init__(self) -> None:
         self._named: dict[str, Check] = {}

@@ -1,4 +1,5 @@
-"""Avro's container files. A position is the offset of a block and a record in it. A reader does not read earlier blocks again."""
+"""Avro's container files. A position is the offset of a block and the number of a record in the block. A reader does not read earlier blocks
+again."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from penstock.connectors.formats.registry import HEAD, SchemaAbsent, SchemaRegis
 
 _SHOWN = 200
 _SHALLOW = 2_000
-"""Size in bytes up to which a message is safe for the C extension. Each nested record takes a byte, so the stack cannot overflow."""
+"""Size in bytes up to which a message is safe for the C extension. Each nested record takes at least one byte, so the stack cannot overflow."""
 
 
 class AvroMessages(MessageFormat):
@@ -76,7 +76,7 @@ class AvroMessages(MessageFormat):
             return records if to_row is None else list(map(to_row, records))
         except PlatformError:
             raise
-        except Exception:  # message by message, to find the malformed one
+        except Exception:  # decode message by message, to find the malformed one
             return super().deserialize_batch(messages)
 
     def batch_decoder(self) -> DecodeMessages:

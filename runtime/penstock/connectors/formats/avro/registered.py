@@ -20,7 +20,7 @@ def avro_schema(registry: SchemaRegistry, id: int) -> AvroSchema:
     """Return the Avro schema of an id.
 
     Raises:
-        SchemaAbsent: the id has no schema, or one of another kind.
+        SchemaAbsent: the id has no schema, or a schema of another kind.
         SourceError: the registry does not answer, or refuses the request.
     """
     found = registry.schema(id, KIND)

@@ -98,7 +98,7 @@ class AvroSchema:
 
 
 def row_type(schema: AvroSchema) -> RowTypeInfo:
-    """Return the type of the Rows that this schema's records become.
+    """Return the type of Rows for the records of this schema.
 
     >>> schema = AvroSchema('{"type": "record", "name": "R", "fields": [{"name": "id", "type": ["null", "long"]}]}')
     >>> row_type(schema)
@@ -153,7 +153,7 @@ def _kind(schema: Any) -> tuple[str, Any]:
 
 
 def to_rows(schema: Any) -> Convert | None:
-    """Return a function that converts the dicts in a value of this (parsed) schema to Rows, or None if it has none."""
+    """Return a function that converts the dicts in a value of this (parsed) schema to Rows, or None if values contain no records."""
     return _ToRows().of(schema)
 
 
@@ -165,7 +165,7 @@ def to_dicts(schema: Any) -> Convert | None:
 class Conversion(ABC):
     """A builder of functions that convert the records in values.
 
-    A schema can refer to a record's type by its name, also within this type.
+    A schema can refer to a record's type by its name, even within the type itself.
     """
 
     def __init__(self) -> None:
@@ -213,11 +213,11 @@ class _ToRows(Conversion):
 
 class _ToDicts(Conversion):
     def of(self, schema: Any) -> Convert | None:
-        """Return the conversion of a type. In addition to records, it covers these values:
+        """Return the conversion of a type. In addition to records, the conversion covers these values:
 
-        - sequences of any kind, which become lists,
-        - numpy's booleans, which fastavro does not recognize in a union,
-        - integers of more than 32 bits in an int: fastavro writes them, but other readers refuse them.
+        - Sequences of any kind become lists.
+        - numpy's booleans in a union become Python's, because fastavro does not recognize numpy's there.
+        - Integers of more than 32 bits in an int are an error. fastavro would write them, but other readers refuse them.
         """
         kind, inner = _kind(schema)
         if isinstance(schema, list) and kind == "boolean":

@@ -27,7 +27,7 @@ class DecimalTexts:
         mode: the connector's `decimal.handling.mode`; empty if the program does not set it.
 
     Raises:
-        InvalidJob: an unknown mode, or "precise" without the scale of a decimal field.
+        InvalidJob: the mode is unknown, or it is "precise" and a decimal field declares no scale.
     """
 
     def __init__(self, shape: RecordShape, mode: str) -> None:

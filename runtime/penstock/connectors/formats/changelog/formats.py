@@ -1,6 +1,7 @@
 """`DebeziumJsonFormat`, `CanalJsonFormat` and `MaxwellJsonFormat`, for lines of files and values of messages.
 
-A line or message can produce no row, one row or several. An update produces two rows in mode "all", and a snapshot's marker none.
+A line or message can produce no row, one row or several. In mode "all", an update produces two rows. A marker of
+a snapshot produces no row.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ _BEFORE, _AFTER = RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER
 
 
 class ChangelogFormat(StreamFormat):
-    """The base class of these formats.
+    """The base class of the changelog formats.
 
     Args:
         fields: the fields of the table (see `formats.shape`). Records are Rows.
         tables: the tables whose changes are read, "table" or "database.table"; all by default.
-        mode: "all": an update becomes the row before it and the row after it; "upsert": only the row after it.
+        mode: with "all", an update becomes the row before the update and the row after it. "upsert" means only the row after it.
         metadata: additional fields of the records, each with its path in the message: {"changed_at": "source.ts_ms"}.
         time_unit: unit of times that are numbers, "ms" or "us".
         on_error: "fail" or "side-output" (to `error_tag`).
@@ -80,7 +81,7 @@ class ChangelogFormat(StreamFormat):
         return of_lines
 
     def message_decoder(self) -> Any:
-        """Return a function from a message's bytes, or None, to its Rows. It raises MalformedBlock."""
+        """Return a function from a message's bytes (or None) to the message's Rows. The function raises MalformedBlock."""
         images, paths = self._images(), [path.split(".") for path in self.metadata.values()]
         parse = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal if images.has_decimals else None).decode
 

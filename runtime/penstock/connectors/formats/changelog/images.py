@@ -32,7 +32,7 @@ class RowImages:
 
     Args:
         shape: the shape of the fields.
-        names: the fields of the Rows: those of the shape, then additional ones.
+        names: the fields of the Rows. The fields of the shape come first, then additional fields.
         lax: whether numbers and booleans may be strings.
         time_unit: unit of times that are numbers, "ms" or "us"; "" means that such times are refused.
     """

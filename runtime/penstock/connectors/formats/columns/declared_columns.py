@@ -65,7 +65,7 @@ def cast_to(columns: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def columns_in(schema: pa.Schema, shape: RecordShape, path: str, *, case_sensitive: bool) -> list[tuple[str, str]]:
-    """Return (name in the file, declared name) of every declared column that the file has. Only optional ones may be missing.
+    """Return (name in the file, declared name) of every declared column that the file has. Only optional columns may be missing.
 
     Raises:
         RecordFormatError: the file does not have a required column.

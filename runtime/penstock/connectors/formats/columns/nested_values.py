@@ -15,7 +15,7 @@ Write = Callable[[Any], Any]
 
 
 def writer_of(declared: Any, arrow: pa.DataType) -> Write | None:
-    """Return the function that converts a value, or None, to Arrow's form. Return None if Arrow accepts the values unchanged.
+    """Return the function that converts a value (or None) to Arrow's form. If Arrow accepts the values unchanged, return no function.
 
     Args:
         declared: the annotation, the type information or the Arrow type of the field.
@@ -72,6 +72,6 @@ def _plain(declared: Any) -> Any:
 
 
 def _argument(declared: Any, index: int, otherwise: pa.DataType) -> Any:
-    """Return an argument of an annotation such as `list[Point]`. An annotation without arguments returns the Arrow type."""
+    """Return an argument of an annotation such as `list[Point]`. If the annotation has no arguments, return `otherwise`."""
     found = get_args(declared)
     return found[index] if len(found) > index else otherwise

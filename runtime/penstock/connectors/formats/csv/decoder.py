@@ -38,7 +38,7 @@ class CsvDecoder(SuspiciousDecoder):
     """A decoder of the blocks of one file.
 
     Args:
-        names: the file's columns, in their order. Declared columns that are not among them are None.
+        names: the file's columns, in their order. The values of declared columns that the file does not have are None.
     """
 
     def __init__(self, shape: RecordShape, dialect: CsvDialect, names: list[str], format: RecordsOfFormat) -> None:

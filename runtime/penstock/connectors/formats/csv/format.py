@@ -1,7 +1,8 @@
 """CSV: lines of separated values, read by Arrow's parser into columns.
 
 Quotes follow RFC 4180: a quoted value may contain separators, line ends and doubled quotes. A quote in the middle of an
-unquoted value stands for itself. `records` finds the records and the quotes that are not closed. Arrow never receives such records.
+unquoted value stands for itself. The module `records` finds records, and quotes that are not closed. Arrow never
+receives a record with such a quote.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class RecordScanner:
     def _regular_quotes(self, data: bytes) -> npt.NDArray[np.int64] | None:
         """Return the offsets of quotes, which alternately open and close values.
 
-        Return None if the text needs a scan record by record.
+        Return None if the text must be scanned record by record.
         """
         if self._escape is not None or (self._comments and b"#" in data):
             return None
@@ -149,7 +149,7 @@ class RecordScanner:
         return opens, f"{text!r} follows the closing quote of the value that opens {where}"
 
     def _comment_end(self, data: bytes, begin: int) -> int:
-        """Return the end of a comment that begins here, or 0 if none does."""
+        """Return the end of a comment that begins here, or 0 if no comment begins here."""
         end = data.find(b"\n", begin) + 1
         line = data[begin : end or len(data)]
         return (end or len(data)) if line.lstrip().startswith(b"#") else 0

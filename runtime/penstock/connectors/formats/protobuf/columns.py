@@ -33,8 +33,8 @@ _PLAIN = {
 def shape_of(descriptor: Any, *, rows: bool) -> RecordShape | None:
     """Return the shape of a message's records, or None if a field cannot become a column.
 
-    These fields have no columns: messages that contain their own type, enumerations inside lists, maps or nested messages, and
-    messages in Rows.
+    These fields have no columns: messages that contain their own type, and enumerations inside lists, maps or nested messages. If `rows`
+    is True, lists, maps and nested messages have no columns either.
     """
     kinds = [(field.name, _column(field, (descriptor.full_name,))) for field in descriptor.fields]
     known = [Field(name, kind, optional=True) for name, kind in kinds if kind is not None]
@@ -49,9 +49,10 @@ def enumerations(descriptor: Any) -> list[str]:
 
 
 def cannot_fail(descriptor: Any) -> bool:
-    """Return whether every parsed message can become a record.
+    """Return True if every parsed message can certainly become a record.
 
-    Two things can fail: a time outside Python's range, and a proto2 text that is not UTF-8.
+    Two things can fail: a time outside Python's range, and a proto2 text that is not UTF-8. The function does not look into nested
+    messages. It returns False if there are any.
     """
     if any(field.message_type is not None for field in descriptor.fields):
         return False
