@@ -19,8 +19,8 @@ class Settings:
     progress: timedelta = timedelta(seconds=2)
     """Pause between two passes while an operation waits."""
     prompt: timedelta = timedelta(seconds=0.3)
-    """The same pause in the first seconds of a stop with a savepoint, because the job is down as soon as the
-    savepoint is complete.
+    """Pause between two passes in the first seconds of a stop with a savepoint. It is short, because the job is down as
+    soon as the savepoint is complete.
     """
     watch: timedelta = timedelta(seconds=15)
     """Pause between two passes over a running job."""
@@ -35,8 +35,8 @@ class Settings:
     suspended_timeout: timedelta = timedelta(minutes=2)
     """Maximum time that a fenced master may stay SUSPENDED. Normally it ends after one minute, and is restarted."""
     teardown_timeout: timedelta = timedelta(minutes=3)
-    """Time to wait for the end of pods. After it, the operator does not wait for pods on lost nodes, which are fenced
-    in storage.
+    """Time to wait for the end of pods. After this time, the operator does not wait for pods on lost nodes. These pods
+    are fenced in storage.
     """
     stuck_pods_timeout: timedelta = timedelta(minutes=10)
     """Time to wait for the end of pods before the operator reports them."""
@@ -84,7 +84,7 @@ class Settings:
     """Storage endpoints that the operator may connect to."""
     own_identity: OwnIdentity = field(default_factory=OwnIdentity)
     tenants: TenantLimits = field(default_factory=TenantLimits)
-    """Limits on the Ingresses and annotations of jobs."""
+    """Limits on the Ingresses, annotations and git servers of jobs."""
 
     def backoff(self, failures: int) -> timedelta:
         """Return the pause after this number of consecutive failures."""

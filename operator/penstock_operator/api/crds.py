@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from penstock_operator.api.types import Api
 
 MAX_NAME = 45
-"""Maximum length of the name. The names of child objects add a suffix and must be shorter than 63 characters."""
+"""Maximum length of the name. The names of child objects add a suffix, and may have at most 63 characters."""
 
 _READY = '.status.conditions[?(@.type=="Ready")].status'
 

@@ -12,8 +12,8 @@ schedule that does not match in this time is rejected.
 """
 
 _WINDOWS = (timedelta(hours=1), timedelta(days=1), timedelta(days=32), _HORIZON)
-"""Periods to search backwards for the newest due time. The shortest is first, so that the search for a schedule that
-is due every minute does not step through years.
+"""Periods before now in which `due` searches for the newest scheduled time. The shortest period is first. Otherwise the
+search for a schedule that is due every minute would step through years.
 """
 
 
@@ -108,8 +108,8 @@ def _field(text: str, name: str, low: int, high: int) -> frozenset[int]:
 
 
 def due(moment: datetime, last: datetime, *, interval: timedelta | None, cron: str | None) -> datetime | None:
-    """Return the newest scheduled time that is later than `last` and not later than `moment`. Several missed times
-    count as one.
+    """Return the newest scheduled time that is later than `last` and not later than `moment`. Missed earlier times are
+    skipped.
 
     `last` is the time of the last snapshot request, or the creation time of the job.
     """

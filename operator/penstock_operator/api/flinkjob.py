@@ -1,7 +1,7 @@
-"""The spec of a FlinkJob, which its author writes.
+"""The spec of a FlinkJob, as the author of the job writes it.
 
-The docstrings of the fields are the descriptions in `kubectl explain`. `reconcile.decide.spec_diff` defines the
-effect that a change of each field has on a running job. A test checks that it covers all fields.
+The docstrings of the fields are the descriptions in `kubectl explain`. `reconcile.decide.spec_diff` defines the effect
+that a change of each field has on a running job. A test checks that `spec_diff` covers all fields.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class ConfigMapSource(Api):
 
 
 class GitSource(Api):
-    """A commit of a git repository, which every pod fetches before it starts, without its history."""
+    """A commit of a git repository. Every pod fetches the commit, without its history, before the main container
+    starts.
+    """
 
     url: str = Field(
         max_length=1024,
@@ -52,7 +54,7 @@ class GitSource(Api):
     ref: str | None = Field(default=None, max_length=200, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/+-]*$")
     """Branch or tag. The operator resolves it once to a commit, which it records in `status.git`. Restarts, rescales and rollbacks use this commit. The operator resolves the reference again after a change of `url`, `ref` or `job.restartNonce`. The platform must allow the server in `jobs.gitServers` of the operator's chart."""
     path: str = Field(default="", max_length=512, pattern=r"^([^/].*)?$")
-    """Folder of the repository that contains the program. Default: the whole repository. The folder must contain no symbolic links and no submodules, and at most 100,000 files with 1 GiB."""
+    """Folder of the repository that contains the program. Default: the whole repository. The folder must contain no symbolic links and no submodules, and at most 100,000 files with 1 GiB in total."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
     """Secret with the keys `username` and `password`, for a private repository. The password can be a token. `url` must then start with https://."""
 
@@ -65,7 +67,7 @@ class Source(Api):
     sha256: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     """SHA-256 checksum of the file at `url`. Set it whenever you set `url`. A pod does not start if the file has another checksum."""
     files: dict[str, str] = Field(default_factory=dict, max_length=MAX_FILES)
-    """Files of the program: name and text of each, at most 100 files and 256 KiB in total. The pods have all of them in one folder, so that they can import each other."""
+    """Files of the program: the text of each file by its name. At most 100 files and 256 KiB in total. The pods have all files in one folder, so the files can import each other."""
     config_map: ConfigMapSource | None = None
     """ConfigMap with the files of the program, with the same limits as `files`. The operator copies the files for each revision. So an edit of the ConfigMap causes an upgrade, and a rollback returns to the former content."""
     git: GitSource | None = Field(
@@ -87,7 +89,7 @@ class Source(Api):
     )
     """Commit of a git repository."""
     image: str | None = Field(default=None, max_length=1024, pattern=r"^[^@\s]+@sha256:[0-9a-f]{64}$")
-    """OCI image that contains the program in its root folder. Name it with its digest: `registry.example.com/team/job@sha256:…`. The pods mount it as an image volume, so the image needs no shell, and pull it with `imagePullSecrets`. The cluster must support image volumes: Kubernetes 1.35, or 1.33 with the feature gate ImageVolume, and a container runtime such as containerd 2.1."""
+    """OCI image that contains the program in its root folder. Name it with its digest: `registry.example.com/team/job@sha256:…`. The pods pull the image with `imagePullSecrets` and mount it as an image volume. So the image needs no shell. The cluster must support image volumes: Kubernetes 1.35, or 1.33 with the feature gate ImageVolume, and a container runtime such as containerd 2.1."""
 
 
 class Job(Api):
@@ -230,8 +232,8 @@ class Periodic(Api):
 
 
 class Retention(Api):
-    """Limits for the FlinkSnapshots that the operator created, one for each kind. Snapshots that a user created are
-    never removed.
+    """Limits for the FlinkSnapshots that the operator created. Savepoints, checkpoints and failed snapshots have
+    separate limits. Snapshots that a user created are never removed.
     """
 
     count: int = Field(default=10, ge=1, le=1000)
@@ -260,7 +262,7 @@ class Snapshots(Api):
     )
     """Take snapshots on a schedule."""
     retention: Retention = Field(default_factory=Retention)
-    """Limits for the FlinkSnapshots that the operator created: for a nonce, on a schedule, or for an upgrade. The limits also apply while the job does not run."""
+    """Limits for the FlinkSnapshots that the operator created for a nonce, on a schedule, or for an upgrade. The limits also apply while the job does not run."""
 
 
 class Upgrade(Api):
@@ -273,7 +275,7 @@ class Upgrade(Api):
     checkpoint_fallback: bool = True
     """Applies if upgradeMode is savepoint and the job to be stopped does not become RUNNING. true: continue from the newest complete checkpoint. false: wait until a savepoint is possible."""
     warm_start: bool = False
-    """Start the pods of the new revision before the operator stops the job. The new pods take over the job from the savepoint, which shortens the interruption. The job has twice as many pods during that time. If the new pods do not start within three minutes, the operator continues without this. It applies only if upgradeMode is savepoint, the job is RUNNING, and the parallelism and the number of pods do not change."""
+    """Start the pods of the new revision before the operator stops the job. The new pods take over the job from the savepoint, which shortens the interruption. The job has twice as many pods during that time. If the new pods do not start within three minutes, the operator continues without a warm start. It applies only if upgradeMode is savepoint, the job is RUNNING, and the parallelism and the number of pods do not change."""
     max_checkpoint_age: Duration | None = None
     """If upgradeMode is last-state and the newest complete checkpoint is older than this, take a savepoint instead."""
 
@@ -325,7 +327,7 @@ class Deletion(Api):
     timeout: Duration = timedelta(minutes=5)
     """Timeout for the savepoint and the removal of the pods."""
     ttl_after_finished: Duration | None = None
-    """Delete the FlinkJob this long after its job has read all of its input and committed all results. The operator never deletes a job that failed, was stopped or needs a user's action. Default: never delete. Do not set it with a GitOps controller, which would create the FlinkJob again and so restart the job."""
+    """Delete the FlinkJob this long after its job has read all of its input and committed all results. The operator never deletes a job that failed, was stopped or needs a user's action. Default: never delete. Do not set it if a GitOps controller manages the FlinkJob: the controller would create the FlinkJob again, which restarts the job."""
     storage: Literal["Retain", "Delete"] = "Retain"
     """Whether to delete the job's checkpoints. Savepoints are never deleted. If `savepoint` is true, the checkpoints are deleted only if that savepoint was completed and verified."""
 

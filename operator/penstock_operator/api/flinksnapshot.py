@@ -1,5 +1,5 @@
-"""The kind FlinkSnapshot: one savepoint or checkpoint, which the operator takes, verifies, and deletes with its files
-on request.
+"""The kind FlinkSnapshot: one savepoint or checkpoint. The operator takes and verifies it. When a user deletes a
+FlinkSnapshot, the operator also deletes the savepoint files that it created, unless the spec forbids this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Savepoint(Api):
 
 
 class CheckpointRequest(Api):
-    """A request to take a checkpoint now. The engine owns the checkpoint and removes it."""
+    """A request to take a checkpoint now. The engine owns the checkpoint and decides when to remove it."""
 
 
 class FlinkSnapshotSpec(Api):
@@ -61,7 +61,9 @@ class FlinkSnapshotSpec(Api):
 
 
 class StorageAccess(Api):
-    """Storage settings with which the files were written. They are needed to read or delete them."""
+    """Storage settings with which the files were written. The operator needs these settings to read or delete the
+    files.
+    """
 
     secret_name: str | None = None
     """Secret with the credentials."""
@@ -85,13 +87,13 @@ class FlinkSnapshotStatus(Api):
     trigger_id: str | None = None
     """Id that the operator sends with the request to the engine."""
     request_id: str | None = None
-    """Id that the engine returned, if it chose a different one."""
+    """Id that the engine returned for the request, if it is not triggerId."""
     target_directory: str | None = None
     """Target folder, chosen before the snapshot is triggered."""
     former_directories: tuple[str, ...] = ()
     """Target folders of earlier attempts. If a snapshot completes late in one of them, it is deleted together with the files of this object."""
     made_for: str | None = None
-    """uid of this FlinkSnapshot, recorded when the operator creates files for it. Files are deleted only if this equals the object's own uid. A copy of the object has a different uid and deletes nothing."""
+    """uid of this FlinkSnapshot, recorded when the operator creates files for it. Files are deleted only if this value equals the object's own uid. A copy of the object has a different uid and deletes nothing."""
     path: str | None = None
     """Location of the snapshot."""
     checkpoint_id: int | None = None

@@ -1,4 +1,5 @@
-"""Check of manifests without a cluster: the rules of the API server and of the operator, and names of unknown fields.
+"""Check of manifests without a cluster. It applies the rules of the API server and of the operator, and reports fields
+that are not known.
 
 The API server drops fields that it does not know. A misspelt optional field would therefore have no effect and no message.
 """

@@ -1,8 +1,8 @@
 """Validation of pod templates. The CRD has no schema for them, which keeps it small, so this module checks them.
 
-The check is an allow-list: it refuses every field that it does not name. So a new field of Kubernetes cannot weaken
-the isolation before it was reviewed. The job's pods keep the *restricted* pod security profile, whatever the template
-contains. A template cannot set host namespaces, host paths, privileges, another ServiceAccount or root.
+The check is an allow-list: it refuses every field that it does not name. So a new field of Kubernetes cannot weaken the
+isolation before a developer has reviewed the field. The job's pods keep the *restricted* pod security profile, whatever
+the template contains. A template cannot set host namespaces, host paths, privileges, another ServiceAccount or root.
 
 The module also checks types, because the operator merges templates before the API server sees them. A list in place
 of an object would otherwise fail every reconcile pass, when the operator builds the pods. A null value in a
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 MAIN_CONTAINER = "penstock"
 INSTALLER = "penstock-requirements"
-"""Init container that installs `spec.job.requirements`, and the volume that it fills."""
+"""Name of the init container that installs `spec.job.requirements`, and of the volume that it fills."""
 CONFIG_VOLUME = "config"
 
 _POD = {
@@ -76,7 +76,7 @@ _CONTAINER = _MAIN | {
     "workingDir",
 }
 FETCHER = "penstock-source"
-"""Init container that fetches `spec.job.source`, and the volume that it fills."""
+"""Name of the init container that fetches `spec.job.source`, and of the volume that it fills."""
 _INSTALLER = {"name", "env", "envFrom", "resources", "volumeMounts"}
 _CONTAINER_SECURITY = {"runAsUser", "runAsGroup", "runAsNonRoot", "readOnlyRootFilesystem", "allowPrivilegeEscalation"}
 VOLUME_SOURCES = {

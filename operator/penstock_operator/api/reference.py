@@ -32,7 +32,7 @@ The tables use these terms:
 
 
 _MANY_FIELDS = 5
-"""Number of fields from which an object is described only once."""
+"""An object with at least this many fields is described only once. Other objects with the same fields refer to it."""
 
 
 def reference(crds: list[dict[str, Any]]) -> str:
@@ -70,8 +70,8 @@ def _rows(schema: dict[str, Any], path: str, shown_at: dict[str, str]) -> Iterat
     """Yield the row of each field, followed by the rows of the fields below it.
 
     Args:
-        shown_at: path of each object whose fields are already in the table, by its fields. Another field with the same
-            fields refers to that path.
+        shown_at: path of each object that is already in the table. The key is the object's fields. Another object with
+            the same fields refers to this path.
     """
     required = set(schema.get("required", ()))
     for name, field in schema.get("properties", {}).items():

@@ -43,7 +43,7 @@ def structural_schema(model: type[Api], *, defaults: bool) -> Schema:
 def closed_schema(node: Schema) -> Schema:
     """Return a structural schema as a JSON schema that refuses unknown fields, for values of a Helm chart.
 
-    It has no defaults, because the API server sets them. Objects without a schema accept all fields.
+    The JSON schema has no defaults, because the API server sets them. Objects without a schema accept all fields.
     """
     out: Schema = {}
     for key, value in node.items():

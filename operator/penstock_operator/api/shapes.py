@@ -1,4 +1,4 @@
-"""Checks of values that have no schema: does a value have the structure that the code expects? Pure functions."""
+"""Checks whether values without a schema have the structure that the code expects. Pure functions."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ TEXTS = Shape("an object of strings", dict, STRING)
 
 
 def of_fields(fields: Mapping[str, Shape]) -> Shape:
-    """Return the shape of an object that has these fields. It may have others too."""
+    """Return the shape of an object that has these fields. The object may also have other fields."""
     return Shape("an object", dict, fields=fields)
 
 
 def list_of(fields: Mapping[str, Shape]) -> Shape:
-    """Return the shape of a list of objects that have these fields. The objects may have others too."""
+    """Return the shape of a list of objects that have these fields. The objects may also have other fields."""
     return Shape("a list of objects", list, of_fields(fields))
 
 

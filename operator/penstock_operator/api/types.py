@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _UNITS = {"d": 86_400_000, "h": 3_600_000, "min": 60_000, "m": 60_000, "s": 1_000, "ms": 1}
 DURATION_PATTERN = r"^([0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}(min|m)|[0-9]{1,6}h|[0-9]{1,4}d){1,6}$"
-"""Pattern of a duration. Each part is limited to about 30 years, so that the sum with a date stays in the range of
+"""Pattern of a duration. Each part is limited to about 114 years, so that a date plus a duration stays in the range of
 `datetime`.
 """
 _PART = re.compile(r"([0-9]+)(ms|s|min|m|h|d)")
@@ -26,7 +26,9 @@ _MANIFEST_NAMES = {
     "requested_savepoints": "askedSavepoints",
     "service_suffix": "door",
 }
-"""Field names in stored objects, by attribute. The field name of any other attribute is its own name in camel case."""
+"""Field names in stored objects, by attribute. For any other attribute, the field name is the attribute's name in camel
+case.
+"""
 
 
 def _manifest_name(attribute: str) -> str:
@@ -34,8 +36,8 @@ def _manifest_name(attribute: str) -> str:
 
 
 class Api(BaseModel):
-    """Base class of every API model. Models have camelCase names in JSON, are frozen, and drop unknown fields like
-    the API server.
+    """Base class of every API model. Models have camelCase names in JSON, are frozen, and drop unknown fields, as the
+    API server does.
     """
 
     model_config = ConfigDict(

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The engine's counters of its checkpoints, and the newest one."""
+    """The engine's counters of checkpoints, and the newest checkpoint."""
 
     completed: int = 0
     failed: int = 0
@@ -40,7 +40,7 @@ class Rescaled:
     parallelism: int
     """Parallelism after the rescale."""
     took: timedelta
-    """Time from the request of its checkpoint until the job was RUNNING."""
+    """Time from the request of the checkpoint for the rescale until the job was RUNNING."""
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
     ("networking.k8s.io", "networkpolicies"): frozenset({"get", "create", "patch", "delete"}),
     ("networking.k8s.io", "ingresses"): frozenset({"get", "create", "patch", "delete"}),
 }
-"""Verbs by API group and resource, which the operator needs in every namespace that it watches."""
+"""Verbs that the operator needs in every namespace that it watches, by API group and resource."""
 
 
 def missing(rules: Iterable[Mapping[str, Any]]) -> list[str]:

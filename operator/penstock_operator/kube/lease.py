@@ -7,7 +7,7 @@ storage calls `fence` first. `fence` refuses the change as soon as another repli
 The times are counted from the last renewal:
 
 1. After `renew_deadline` the holder starts no more changes.
-2. In the middle between `renew_deadline` and `duration`, it cancels the changes that are still in progress.
+2. Halfway between `renew_deadline` and `duration`, the holder cancels the changes that are still in progress.
 3. After `duration` another replica may take the Lease.
 
 The gaps allow for clocks that run at different speeds. The clocks of two machines are never compared. A candidate

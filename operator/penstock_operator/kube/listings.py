@@ -1,12 +1,12 @@
 """Detection of watch streams that have restarted, based on the lists with which they start.
 
-A stream covers one kind. If the operator is limited to some namespaces, it also covers only one namespace. A broken
-stream restarts with a list of the existing objects. It does not report which objects were deleted while it was
+A stream covers one kind. If the operator is limited to some namespaces, each stream also covers only one of them. A
+broken stream restarts with a list of the existing objects. It does not report which objects were deleted while it was
 broken. So the operator must list the objects and compare them with its copy.
 
-A list shows a restart if it contains an object that the stream has reported before. It also shows one if the stream
-has reported changes since its first list. A false detection only costs extra lists. A restart with an empty list is
-not detected. The periodic lists then find the objects that were deleted.
+A list shows a restart if it contains an object that the stream has reported before. A list also shows a restart if the
+stream has reported changes since its previous list. A false detection only costs extra lists. A restart with an empty
+list is not detected. The periodic lists then find the objects that were deleted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Stream:
     known: set[str] = field(default_factory=set)
     """uids of the objects that the stream has reported."""
     changes: bool = False
-    """Whether the stream has reported changes after its list."""
+    """Whether the stream has reported changes since its last list."""
 
 
 class Listings:

@@ -34,7 +34,7 @@ WATCHED = (FLINKJOB, FLINKSNAPSHOT, DEPLOYMENT, POD, REVISION)
 """Kinds in the copy. The copy has all FlinkJobs, and the objects of the other kinds that have the label of a FlinkJob."""
 
 Place = tuple[str, str, str]
-"""Kind, namespace, and name of the FlinkJob."""
+"""Kind of the objects, and namespace and name of their FlinkJob."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class WatchedObjects:
         """Create an empty copy.
 
         Args:
-            shared: whether other operators manage some of the FlinkJobs. The streams of FlinkJobs do not report those.
+            shared: whether other operators manage some of the FlinkJobs. The streams of FlinkJobs do not report these
+                FlinkJobs.
         """
         self._shared = shared
         self._listed: set[str | None] = set()
@@ -149,7 +150,7 @@ class WatchedObjects:
         return sum(len(entry.data) for found in self._places.values() for entry in found.values())
 
     def _is_foreign(self, place: Place | None) -> bool:
-        """Return whether the object belongs to a FlinkJob of another operator, or to none."""
+        """Return whether the object belongs to a FlinkJob of another operator, or to no FlinkJob."""
         if not self._shared or place is None or place[0] == FLINKJOB.name or self._listed.isdisjoint((None, place[1])):
             return False
         return not self.has_job(place[1], place[2])
@@ -177,8 +178,8 @@ def _place(kind: Kind, manifest: Manifest) -> Place | None:
 async def list_again(
     cluster: Cluster, watched: WatchedObjects, kind: Kind, namespace: str | None, selector: str
 ) -> tuple[list[Manifest], set[tuple[str, str]]]:
-    """List the objects that a label selector selects, and correct the copy. Return the list and the FlinkJobs that
-    were wrong in the copy.
+    """List the objects that a label selector selects, and correct the copy. Return the list, and the FlinkJobs with
+    objects that were wrong in the copy.
     """
     since = watched.clock
     found = await cluster.list(kind, namespace, selector)

@@ -1,8 +1,8 @@
 """One asyncio task per object, woken by events, by its own timer, and by a resync.
 
-A wake-up only means "reconcile": the task reads what has happened. So lost, merged and repeated events do no harm.
-The events also update a copy of the objects (`kube/watched.py`). `reconcile/at_rest.py` defines its permitted uses,
-and fresh lists correct it.
+A wake-up only means "reconcile": the task reads what has happened. So lost, merged and repeated events do no harm. The
+events also update a copy of the objects (`kube/watched.py`). `reconcile/at_rest.py` defines the permitted uses of the
+copy, and fresh lists correct the copy.
 
 Passes over the same object never overlap. Passes over different objects run concurrently, up to a limit. Passes that
 an event has woken run first (`process/gate.py`).
@@ -81,7 +81,7 @@ class Controller:
         self._gate = Gate(CONCURRENT_PASSES, SLOT_SECONDS)
         self._listings = Listings()
         self.relist_due = asyncio.Event()
-        """Event that is set when a watch has restarted, until all objects are listed again."""
+        """Event that is set when a watch has restarted. It is cleared when all objects are listed again."""
         self.closed = False
         """Whether the controller is closed and starts nothing new."""
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 Outcome = Literal["Completed", "Failed"]
 
 _FOLLOWS = {"Stop": "Seal", "Rescale": "RemoveWorkers"}
-"""Steps in which the engine executes a long action, each with the step that follows its success."""
+"""Steps in which the engine executes a long action, each with the step that follows if the action succeeds."""
 _REPLACING = frozenset({"Upgrade", "Redeploy", "Rollback"})
-"""Operations that replace an incarnation by another one."""
+"""Operations that replace an incarnation by another incarnation."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class _Stop:
 class Downtimes:
     """Measurement of the downtime while one incarnation replaces another.
 
-    A downtime is reported when the operation ends, because its outcome is only known then. If an operation fails
-    before its incarnation was RUNNING, the downtime continues during the rollback.
+    A downtime is reported when the operation ends, because the outcome of the operation is not known earlier. If an
+    operation fails before its incarnation was RUNNING, the downtime continues during the rollback.
     """
 
     def __init__(self) -> None:

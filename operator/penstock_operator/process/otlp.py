@@ -62,8 +62,8 @@ def sink_of(env: Mapping[str, str] | None = None, instance: str = "") -> SpanSin
 
 
 class OtlpSpans:
-    """Sender of spans to the collector in OpenTelemetry's environment variables. A span and its steps form a separate
-    trace.
+    """Sender of spans to the collector in OpenTelemetry's environment variables. The span of an operation and the spans
+    of its steps form one trace.
 
     Args:
         instance: name of this replica of the operator.

@@ -1,8 +1,8 @@
 """Spans of the operations on jobs. Each operation has one span, from its start to its end, with a span for each step.
 
-The spans are created from the changes of passes (`Transition`), after the status is written. So no operation waits for a
-trace. Steps that a former operator completed are missing. The start of the operation is in the status, so the span of
-the operation is complete.
+The spans are created from the changes of passes (`Transition`), after the status is written. So no operation waits for
+a trace. Steps that completed in a former operator process are missing. The start of the operation is in the status, so
+the span of the operation is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Value = str | int | bool
 
 @dataclass(frozen=True)
 class Span:
-    """A span. `error` is empty if it succeeded."""
+    """A span. `error` is empty if the operation or step succeeded."""
 
     name: str
     start: datetime
@@ -65,7 +65,9 @@ class OperationTraces:
             self._send(_operation(transition, was, known.steps))
 
     def forget(self, namespace: str, name: str) -> None:
-        """Drop the data of a FlinkJob that no longer exists. A deletion ends this way."""
+        """Drop the data of a FlinkJob that no longer exists. The operation Delete ends only in this way, so its span is
+        never sent.
+        """
         self._under_way.pop((namespace, name), None)
 
 

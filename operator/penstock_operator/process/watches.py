@@ -1,8 +1,8 @@
-"""The watches. Only this module uses kopf. It passes the events to the controller.
+"""The watches. Only this module uses kopf. The module passes the events to the controller.
 
 It uses none of kopf's handlers for create, update and delete, and no daemons, timers, finalizers, annotations or
-peering. It only uses the watch streams, which are hard to implement. They restart, handle expired versions and stale
-connections, and shut down in order.
+peering. It only uses the watch streams, which are hard to implement. kopf restarts them, handles expired versions and
+stale connections, and shuts them down in order.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
 def build_settings(selector: str) -> kopf.OperatorSettings:
     """Return the settings of kopf.
 
-    It watches only objects with our label, and only the FlinkJobs that the selector selects. It posts and stores
-    nothing. It reconnects when a stream is silent.
+    kopf then watches only objects with our label, and only the FlinkJobs that the selector selects. kopf posts no
+    events and stores nothing. It reconnects when a stream is silent.
     """
     settings = kopf.OperatorSettings()
     for plural, group in _CHILDREN.items():

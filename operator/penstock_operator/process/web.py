@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def build_app(
     metrics: Callable[[], str], troubles: Callable[[], list[str]], ready: Callable[[], bool]
 ) -> web.Application:
-    """Return the application. `/healthz` fails if a loop is stuck. `/readyz` fails until the process has started; a
-    standby is ready.
+    """Return the application. `/healthz` fails if a loop is stuck. `/readyz` fails until the process has started. A
+    replica on standby is ready.
     """
 
     async def healthz(_: web.Request) -> web.Response:

@@ -23,8 +23,9 @@ limit the delay. Every pass reads from the job's master, and fresh lists correct
 FlinkSnapshots are listed every minute, and Deployments, pods and revisions every ten minutes. All of them are listed
 after a watch has restarted.
 
-One write may follow a read of the copy: the newest checkpoint and the number of restarts, which come from the master.
-The write uses the resourceVersion of the copy, so the API server refuses it if the stored object is newer.
+Only one write may follow a read of the copy. It stores the newest checkpoint and the number of restarts, which the
+master has reported. The write uses the resourceVersion of the copy, so the API server refuses it if the stored object
+is newer.
 """
 
 from __future__ import annotations

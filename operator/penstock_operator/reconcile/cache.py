@@ -1,5 +1,5 @@
-"""The data that one loop keeps between passes. The data only saves reads and measures times: a loop that lost
-it would make the same decisions.
+"""The data that one loop keeps between passes. The data only saves reads and measures times. A loop that has lost the
+data makes the same decisions.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Cache:
     owned: bool = False
     """Whether this process has managed the job."""
     has_read_status: bool = False
-    """Whether this process has read the status before, so that its deadlines use the clock of this process."""
+    """Whether this process has read the status before. Its deadlines then use the clock of this process."""
     deleting_since: datetime | None = None
     """Time when this process first saw the deletion. The `deletionTimestamp` uses the clock of the API server."""
     acted_at: datetime | None = None
@@ -105,15 +105,15 @@ class Cache:
     newest: Newest | None = None
     """The newest observed checkpoint."""
     dependents_at: datetime | None = None
-    """Time when Services, ConfigMap and other objects were last compared."""
+    """Time of the last comparison of Services, ConfigMap and other objects."""
     dependents_key: tuple[str, int] = ("", 0)
-    """Job id and generation of that comparison."""
+    """Job id and generation of the last comparison."""
     applied_for: int | None = None
-    """The last generation for which these objects were correct."""
+    """The last generation for which the compared objects were correct."""
     missing: tuple[str, ...] = ()
-    """Result of that comparison."""
+    """Result of the last comparison: the objects that are missing, changed or superfluous."""
     unread_since: datetime | None = None
-    """Time since when some reads about the job fail, although the API server returns the FlinkJob itself."""
+    """Time when some reads about the job started to fail, although the API server returns the FlinkJob itself."""
     written_at: datetime | None = None
     """Time of the last write of the status."""
     repairs: dict[Repaired, Repair] = field(default_factory=dict)

@@ -1,10 +1,10 @@
-"""The operator's clock. Deadlines in a status are wall-clock times, so a jump of the wall clock must not end them.
+"""The operator's clock. Deadlines in a status are wall-clock times. A jump of the wall clock must not make them expire.
 
 Two cases need different remedies:
 
 - The wall clock jumps while the operator runs. `SteadyClock` follows the monotonic clock and approaches the wall clock slowly.
-- An operator starts on a node with another time, or after a long pause. `taken_over` compares the stored times with the clock. No
-  process has watched a deadline that passed long ago, so the step gets its whole time again.
+- An operator starts on a node with another time, or after a long pause. `taken_over` compares the stored times with the
+  clock. If a deadline passed long ago, no process has watched it, so the step gets its whole time again.
 """
 
 from __future__ import annotations

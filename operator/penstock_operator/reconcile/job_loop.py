@@ -1,13 +1,13 @@
-"""One pass over one FlinkJob: read, observe, decide, emit events, write the status, act. It repeats while something
-is left to do.
+"""One pass over one FlinkJob: read, observe, decide, emit events, write the status, act. These steps repeat while
+something is left to do.
 
 For a job at rest, the pass only reads the copy that the watch streams update. See
 `penstock_operator.reconcile.at_rest`.
 
-The order is essential. The pass writes the status with the intent before the action, with the resourceVersion that
-the decision used. If another client wrote in between, the API server refuses the write, and the pass starts again
-with the current object. So two processes can never act on the same decision. If a process crashes, the status records
-its next action.
+The order is essential. Before the action, the pass writes the status with the intent. The write uses the
+resourceVersion that the decision used. If another client wrote in between, the API server refuses the write, and the
+pass starts again with the current object. So two processes can never act on the same decision. If a process crashes,
+the status contains the next action.
 """
 
 from __future__ import annotations

@@ -50,13 +50,15 @@ class Deployment:
     ready: int = 0
     deleting: bool = False
     config: str = ""
-    """Name of the ConfigMap with the configuration of its pods."""
+    """Name of the ConfigMap with the configuration of the pods."""
     drift: str = ""
     """Path of the first difference from the Deployment that the operator would create for the running incarnation."""
     same_made: bool = False
-    """Whether it belongs to the running incarnation and this version of the operator would create the same pods."""
+    """Whether the Deployment belongs to the running incarnation and this version of the operator would create the same
+    pods.
+    """
     standby: bool = False
-    """Whether its new pods are on standby next to the pods of the running incarnation."""
+    """Whether the new pods are on standby next to the pods of the running incarnation."""
     warm: bool = False
     """Whether the master's pods were started before their job was released (`--when-released`)."""
     checks: bool = False
@@ -99,10 +101,10 @@ class Pod:
     job_id: str
     ready: bool = False
     started: bool = False
-    """Whether its main container has run at least once."""
+    """Whether the main container has run at least once."""
     terminating: bool = False
     over: bool = False
-    """Whether it has failed (for example by an eviction) or succeeded. It remains as a record, but nothing in it
+    """Whether the pod has failed (for example by an eviction) or succeeded. The pod still exists, but nothing in it
     runs.
     """
     node_lost: bool = False
@@ -111,17 +113,17 @@ class Pod:
     ip: str = ""
     trouble: Trouble | None = None
     last_end: str = ""
-    """The last termination of its main container, expected or not."""
+    """The last termination of the main container, expected or not."""
     storage_failed: bool = False
-    """Whether its main container last ended because checkpoint storage failed. This says nothing about the program."""
+    """Whether the main container last ended because checkpoint storage failed. This says nothing about the program."""
     running_since: datetime | None = None
-    """The last start of its main container. None means that the container does not run."""
+    """The last start of the main container. None means that the container does not run."""
     terminations: tuple[Terminated, ...] = ()
     """Terminations in the pod, even if the container runs again."""
 
 
 TERMINAL = frozenset({"FINISHED", "CANCELED", "FAILED"})
-"""States that a job does not leave. SUSPENDED is not one of them: that master has ended, and the job continues in
+"""States that a job does not leave. SUSPENDED is not among them: the master is about to end, and the job continues in
 another master.
 """
 
@@ -139,8 +141,8 @@ class Engine:
     silent_for: timedelta = timedelta(0)
     """Time for which the master has not responded."""
     no_checkpoint_for: timedelta = timedelta(0)
-    """Time since the operator saw a new checkpoint, by its own clock. The times of checkpoints use the master's
-    clock.
+    """Time since the operator last saw a new checkpoint, by the operator's clock. The times of checkpoints use the
+    master's clock.
     """
     absent: bool = False
     """Whether no pod exists in which the master could run, or only pods that are being deleted."""
@@ -199,9 +201,9 @@ class Storage:
     deleted.
     """
     left: Left | None = None
-    """State that other FlinkJobs of this name have left. None means that it was not read."""
+    """State that other FlinkJobs of this name have left. None means that this state was not read."""
     beginning: Beginning | None = None
-    """The records of the start of the running incarnation. None means that it was not read."""
+    """The records of the start of the running incarnation. None means that the records were not read."""
 
     def verdict(self, path: str) -> Verdict | None:
         """Return the verdict on `path`, or None if it was not requested or storage did not respond."""
@@ -224,19 +226,19 @@ class CheckProblem:
 
 @dataclass(frozen=True)
 class CheckPod:
-    """The pod that checks a new revision: a separate one, or the master of a first deployment."""
+    """The pod that checks a new revision: a separate pod, or the master of a first deployment."""
 
     name: str
     operation: str
     state: Literal["Waiting", "Running", "Passed", "Refused", "Crashed", "Overdue", "Interrupted", "NoResult"]
-    """Overdue: its program did not end in time. Interrupted: Kubernetes ended it, which says nothing about the
+    """Overdue: the program did not end in time. Interrupted: Kubernetes ended the pod, which says nothing about the
     program. NoResult: the master does not check its program, or has ended before the result.
     """
     problems: tuple[CheckProblem, ...] = ()
     output: str = ""
     trouble: Trouble | None = None
     started: datetime | None = None
-    """Time when its program started to run."""
+    """Time when the program started to run."""
     state_changes: tuple[str, ...] = ()
     """State that the new revision migrates or starts empty."""
     not_looked_at: tuple[str, ...] = ()
@@ -300,9 +302,9 @@ class SnapshotObject:
     created: datetime | None = None
     completed_at: datetime | None = None
     made_by: str | None = None
-    """Job id of the incarnation that made it, if known."""
+    """Job id of the incarnation that made the snapshot, if known."""
     recorded: bool = False
-    """Whether its status records that the operator created the files for this object."""
+    """Whether the status records that the operator created the files for this FlinkSnapshot."""
     deleting: bool = False
 
 
@@ -347,13 +349,13 @@ class Observation:
     standby: tuple[Pod, ...] = ()
     """Pods on standby for the operation in progress. `pods` does not include them."""
     foreign: tuple[str, ...] = ()
-    """Objects with the same name that belong to an earlier FlinkJob and are still being removed."""
+    """Objects with names that this job needs. They belong to an earlier FlinkJob and are still being removed."""
     ownerless: str = ""
     """Command that deletes the foreign objects without an owner. Kubernetes never deletes them."""
     missing: tuple[str, ...] = ()
     """Services, ConfigMap and other objects that are missing or changed, each with the path of the difference."""
     edited: bool = False
-    """Whether these differences follow from an edit of the spec, so that no other client has changed the objects."""
+    """Whether these differences follow from an edit of the spec, and not from another client."""
     repairs: Mapping[Repaired, Repair] = field(default_factory=dict)
     """Differences that an apply did not fix, because another client changes them back."""
     engine: Engine = field(default_factory=Engine)
@@ -364,8 +366,8 @@ class Observation:
     revisions: Revisions = field(default_factory=lambda: Revisions({}))
     snapshots: tuple[SnapshotObject, ...] = ()
     late: Mapping[str, StoredSnapshot | None] = field(default_factory=dict)
-    """Savepoints by folder, for folders in which a savepoint may have completed late. It only has folders that
-    storage could read.
+    """Savepoints by folder, for folders in which a savepoint may have completed late. Folders that storage could not
+    read are missing.
     """
     last: ActionResult | None = None
     failure: str = ""
@@ -373,8 +375,8 @@ class Observation:
 
     @property
     def flaws(self) -> dict[Repaired, str]:
-        """Differences from the applied objects, with their paths. A missing master is not among them, because it is
-        recovered instead.
+        """Differences between the live and the required objects, with their paths. A missing master is not included,
+        because an operation recovers it.
         """
         found: dict[Repaired, str] = {"children": ", ".join(self.missing)}
         if self.worker is None:
@@ -401,8 +403,8 @@ class Observation:
 
     @property
     def troubles(self) -> tuple[Trouble, ...]:
-        """Problems that Kubernetes reports, one for each reason. A lost node comes first because it causes others,
-        then the master's.
+        """Problems that Kubernetes reports, one for each reason. A lost node comes first, because it causes other
+        problems. The problems of the master follow.
         """
         sources = (self.master, *self.pods_of("master"), self.worker, *self.pods_of("worker"))
         found: dict[str, Trouble] = {}

@@ -1,8 +1,8 @@
 """The choice of the operator that manages a FlinkJob, if several operators share a cluster. Pure functions.
 
-Each operator has its own label selector and its own Lease. The Lease decides between the replicas of one operator,
-but not between operators. So the status of a FlinkJob names its operator. The status is only written with the
-resourceVersion that was read, and every pass reads it again before it does anything:
+Each operator has its own label selector and its own Lease. The Lease decides between the replicas of one operator, but
+not between operators. So the status of a FlinkJob names its operator. The status is only written with the
+resourceVersion that was read. Every pass reads the status again before it does anything:
 
     labels match us    status.operator                  action
     ─────────────────  ───────────────────────────────  ──────────────────────────────────────────────────────────────────

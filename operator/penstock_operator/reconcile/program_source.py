@@ -1,4 +1,4 @@
-"""The program that a FlinkJob names by a reference, as a part of its spec.
+"""Replacement of references to a program by the content of the program, so that the program is a part of the spec.
 
 A pass replaces `job.source.configMap` by `job.source.files`, with the current content of the ConfigMap. All later code
 treats the program like one in the manifest. So an edit of the ConfigMap changes the revision. The ControllerRevision
@@ -55,10 +55,10 @@ class ProgramSource:
     async def with_content(
         self, raw: Mapping[str, Any], known: ResolvedRef | None
     ) -> tuple[Mapping[str, Any], ResolvedRef | None]:
-        """Return a FlinkJob's spec with the content that it refers to, and the resolved reference, if it has one.
+        """Return a FlinkJob's spec with the content that it refers to, and the resolved reference if the spec has one.
 
-        Return any other spec unchanged, also one that is not valid. Every call reads the ConfigMap, because an edit of
-        the FlinkJob often comes together with one of the ConfigMap.
+        Return any other spec unchanged, also one that is not valid. Every call reads the ConfigMap, because users often
+        edit the FlinkJob and the ConfigMap together.
 
         Args:
             known: the reference that was resolved before.

@@ -227,7 +227,8 @@ def ingress(owner: Owner, spec: FlinkJobSpec, *, tls: bool = False) -> dict[str,
     """Return the Ingress that exposes the REST API and the dashboard outside the cluster.
 
     Args:
-        tls: whether the master serves TLS. ingress-nginx needs an annotation for that; other controllers read the Service's `appProtocol`.
+        tls: whether the master serves TLS. ingress-nginx then needs an annotation. Other controllers read the Service's
+            `appProtocol`.
     """
     backend_protocol = {"nginx.ingress.kubernetes.io/backend-protocol": "HTTPS"} if tls else {}
     wish = spec.ingress

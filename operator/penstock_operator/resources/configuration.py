@@ -46,9 +46,9 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
     """Return the flat configuration keys of a job. The operator's keys take precedence, and `api.validation` refuses
     them in a spec.
 
-    The parallelism is not among them, because it is an argument of the master. The operator adds no new `penstock.…`
-    keys. The image may have an older engine, and an engine refuses unknown keys of this kind. Settings for newer
-    engines go into the environment of the container.
+    The parallelism is not among the keys, because it is an argument of the master. The operator adds no new
+    `penstock.…` keys. The image may have an older engine, and an engine refuses unknown keys of this kind. Settings for
+    newer engines go into the environment of the container.
     """
     folder = f"{CONF_DIR}/{TLS_FOLDER}"
     certificate, key = (f"{folder}/{name}" for name in TLS_KEYS)
@@ -108,8 +108,8 @@ def parallelism_map(owner: Owner, parallelism: int) -> dict[str, Any]:
 
 
 def former_config_map(owner: Owner, incarnation: Incarnation) -> dict[str, Any]:
-    """Return the ConfigMap for an incarnation that was started when a job had only one ConfigMap. It replaces one
-    that was deleted.
+    """Return the ConfigMap for an incarnation that was started when a job had only one ConfigMap. The operator creates
+    it again if it was deleted.
     """
     keys = {**configuration(incarnation.spec), "parallelism.default": incarnation.parallelism}
     return {

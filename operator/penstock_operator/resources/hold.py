@@ -7,14 +7,14 @@ Two obvious mechanisms do not prevent the deletion:
 - `blockOwnerDeletion` only controls how long the owner waits.
 - A finalizer on a Deployment does not protect its pods.
 
-A second owner that is not being deleted does prevent it. The collector then removes the FlinkJob from the owner
+A second owner that is not being deleted prevents the deletion. The collector then removes the FlinkJob from the owner
 references, and keeps the object. So if a savepoint is required on deletion, the job's objects have the hold as their
 second owner. The hold is a ConfigMap without an owner.
 
-ControllerRevisions do not have the hold as an owner. The API server rejects every patch of one, because it compares
-`data` with a version that has another order. So the collector could not remove the FlinkJob from the references, and
-the FlinkJob would wait forever. ControllerRevisions are deleted immediately, and the spec of the FlinkJob is enough
-to take the savepoint.
+ControllerRevisions do not have the hold as an owner. The API server rejects every patch of a ControllerRevision,
+because it compares `data` with a version that has another order of keys. So the collector could not remove the FlinkJob
+from the references, and the FlinkJob would wait forever. ControllerRevisions are deleted immediately, and the spec of
+the FlinkJob is enough to take the savepoint.
 
 The operator deletes the hold when the job has stopped. The collector then deletes all other objects. If a user
 removes the finalizer of the FlinkJob, its hold remains. `process.orphans` deletes such holds.

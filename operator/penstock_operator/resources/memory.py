@@ -24,7 +24,7 @@ LIMIT_OF = {
 _MASTER_CPU = 100
 _WORKER_CPU = 50
 _SLOT_CPU = 100
-"""CPU requests in millicores. In a measurement, a pod with one slot used 160 millicores at 100 records/s."""
+"""The CPU requests are in millicores. In a measurement, a pod with one slot used 160 millicores at 100 records/s."""
 
 
 def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:

@@ -87,8 +87,8 @@ def savepoint_folder(namespace: str, name: str, uid: str = "") -> str:
 def snapshot_folder(namespace: str, job: str, job_uid: str, name: str, uid: str, attempt: int) -> str:
     """Return the folder of one attempt of a FlinkSnapshot below `storage.savepoints`.
 
-    The folder contains the object's uid. So a new object with the name of an earlier one does not find the files of
-    that one.
+    The folder contains the object's uid. So a new object with the name of an earlier object does not find the files of
+    the earlier object.
 
     >>> snapshot_folder("default", "weather", "0a1b2c3d-4", "nightly", "9f8e7d6c-5", 1)
     'default/weather-0a1b2c3d/nightly-9f8e7d6c-1'
@@ -153,7 +153,7 @@ class Owner:
         return f"{self.name}-rest"
 
     def config(self, job_id: str, revision: str) -> str:
-        """Return the name of the ConfigMap of one incarnation, which never changes."""
+        """Return the name of the ConfigMap of one incarnation. The content of this ConfigMap never changes."""
         return f"{self.name}-config-{hashlib.sha256(f'{job_id}/{revision}'.encode()).hexdigest()[:10]}"
 
     @property

@@ -1,4 +1,4 @@
-"""The program of a job whose image does not contain it: a script or a file to fetch, and packages that its pods install.
+"""The program of a job whose image does not contain the program: a script or files, and packages that the pods install.
 
 The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to
 `penstock.yaml`. The pods see them in the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit,
@@ -76,7 +76,7 @@ def check_config_map(owner: Owner, spec: FlinkJobSpec, operation: str) -> dict[s
 
 
 def install(spec: FlinkJobSpec, pod: dict[str, Any], resources: dict[str, Any]) -> None:
-    """Add the init containers that fetch the program and install its packages to a pod, whose only container is the main container."""
+    """Add init containers to a pod that has only the main container. They fetch the program and install its packages."""
     folders = []
     source = spec.job.source
     if source is not None:

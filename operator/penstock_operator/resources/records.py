@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def controller_revision(owner: Owner, name: str, spec: FlinkJobSpec, generation: int) -> dict[str, Any]:
-    """Return a ControllerRevision with the spec. The operator compares later specs with it, and a rollback returns to
-    it.
+    """Return a ControllerRevision with the spec. The operator compares later specs with this spec, and a rollback
+    returns to it.
     """
     return {
         "apiVersion": "apps/v1",

@@ -44,8 +44,8 @@ SnapshotAction = Protect | TakeSnapshot | Dispose | Release
 
 @dataclass(frozen=True)
 class SnapshotDecision:
-    """A decision: the new status, the events to emit, the action, and the time of the next pass. `requeue` None means
-    immediately.
+    """A decision: the new status, the events to emit, the action, and the time of the next pass. If `requeue` is None,
+    the next pass follows immediately.
     """
 
     status: FlinkSnapshotStatus

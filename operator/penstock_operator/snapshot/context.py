@@ -29,7 +29,7 @@ class OwnJob:
     status: FlinkJobStatus
     deleting: bool = False
     revisions: Mapping[str, FlinkJobSpec] = field(default_factory=dict)
-    """Specs by the name of their ControllerRevision. It only has readable ones."""
+    """Specs by the name of their ControllerRevision. Specs that cannot be read are missing."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class SnapshotContext:
 
     @property
     def job_is_gone(self) -> bool:
-        """Whether the snapshot's FlinkJob existed and no longer exists. A new FlinkJob with its name is a different
-        one.
+        """Whether the snapshot's FlinkJob existed and no longer exists. A new FlinkJob with the same name is a
+        different FlinkJob.
         """
         status = self.status
         if self.job is not None:

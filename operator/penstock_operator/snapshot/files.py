@@ -1,8 +1,8 @@
 """The files of a FlinkSnapshot, accessed with the settings with which they were written. See `access`.
 
-If the settings are known to be those of the files, every result of the storage is valid. Other settings may lead to a
-different storage. A file that it has proves something, but a missing file proves nothing. Nothing is deleted there
-either: an object store also reports success for the deletion of an object that it never had.
+If the files were certainly written with these settings, every result of the storage is valid. Other settings may open a
+different storage. A file in this storage proves something, but a missing file proves nothing. The operator deletes
+nothing there: an object store also reports success for the deletion of an object that it never had.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def dispose_files(ctx: SnapshotContext, ports: Ports, path: str) -> None:
 
 
 def _spec(access: StorageAccess) -> FlinkJobSpec:
-    """Return the spec of a FlinkJob with these settings, because storage is opened with such a spec. Its other fields
+    """Return the spec of a FlinkJob with these settings, because storage is opened with such a spec. The other fields
     are not used.
     """
     storage = {

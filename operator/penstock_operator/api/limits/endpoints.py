@@ -1,9 +1,9 @@
 """The storage endpoints that the operator may connect to. Pure functions.
 
-The author of a FlinkJob chooses `s3.endpoint`, and the operator sends requests to it. The operator may run where it
-can reach other networks than the author. So the platform limits the endpoints with `storage.endpoints` of the chart.
-Without this setting, the operator connects to every endpoint except link-local addresses, where clouds serve the
-credentials of the machine.
+The author of a FlinkJob chooses `s3.endpoint`, and the operator sends requests to it. The operator may reach networks
+that the author cannot reach. So the platform limits the endpoints with `storage.endpoints` of the chart. Without this
+setting, the operator connects to every endpoint except link-local addresses, where clouds serve the credentials of the
+machine.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ class IdentityNotAllowed:
 
     subject: str
     setting: str
-    """The setting of the chart that would open it."""
+    """The setting of the chart that opens the location or endpoint to such jobs."""
 
     def __str__(self) -> str:
         return f"{self.subject} is not allowed for jobs without their own keys"

@@ -2,9 +2,9 @@
 functions.
 
 The author of a FlinkJob may have no rights on Ingresses. A controller may also give rights to every pod that has a
-certain annotation, such as a cloud role, a network or an unconfined sandbox. The operator would create these objects
-for the author. So the platform lists in the chart what jobs may use. By default jobs get no Ingress, and only annotations
-that are known to be harmless.
+certain annotation. Examples are a cloud role, access to a network, or an unconfined sandbox. The operator would create
+such Ingresses and pods for the author. So the platform lists in the chart what jobs may use. By default jobs get no
+Ingress, and only annotations that are known to be harmless.
 """
 
 from __future__ import annotations

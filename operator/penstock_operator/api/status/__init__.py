@@ -3,7 +3,7 @@
 A user can answer these questions from the status, without logs:
 
 - Which phase is the job in, since when, and for which generation?
-- Which revision runs, which state was it restored from, and why?
+- Which revision runs, from which state was the job restored, and why?
 - Which state would the next restore use, and how old is it?
 - Which operation is in progress, and what are its step and its deadline?
 - Which error occurred last?

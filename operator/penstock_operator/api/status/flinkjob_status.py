@@ -42,7 +42,7 @@ class Condition(Api):
     observed_generation: int = 0
     """Generation of the spec that the condition was evaluated for."""
     last_transition_time: Time
-    """Time when status last changed."""
+    """Time when the field `status` last changed."""
 
 
 class ErrorInfo(Api):
@@ -111,11 +111,11 @@ class FlinkJobStatus(Api):
     workers: int = 0
     """Number of worker pods that are ready."""
     restarts: int = 0
-    """Number of restarts of the running incarnation. It is the sum of the restarts of the master's container, and of failovers or restarts of worker containers (the larger number)."""
+    """Number of restarts of the running incarnation. It is the sum of two numbers. The first is the number of restarts of the master's container. The second is the number of failovers or of restarts of worker containers, whichever is larger."""
     last_termination: Termination | None = None
     """The last unexpected termination of a container of the job."""
     ends: Ends | None = None
-    """Counted terminations and restarts of containers of the job."""
+    """The terminations and restarts of the job's containers that the operator has counted."""
     operator: Ownership | None = None
     """The operator that manages the job."""
     running: Running | None = None

@@ -9,7 +9,7 @@ from penstock_operator.api.types import Api, Time
 
 
 class Running(Api):
-    """The incarnation of the job that has pods, or had them last."""
+    """The incarnation of the job that has pods, or that was the last to have pods."""
 
     revision: str
     """Name of the ControllerRevision that contains the spec of the incarnation."""
@@ -44,9 +44,9 @@ class Running(Api):
     end_of_input: bool = False
     """Whether the job finished because it had read all of its input. False if a user stopped the job, or if the engine does not report the reason."""
     origin_unknown: bool = False
-    """Whether the operator adopted a running job without knowing its history: the source of its state, and whether a checkpoint is complete."""
+    """Whether the operator adopted a running job without knowing its history. The operator then knows neither the source of the state nor whether a checkpoint is complete."""
     adopted_at: Time | None = None
-    """Time when the operator adopted the job, because its status was lost. The operator does not know an operation that was in progress at that time."""
+    """Time when the operator adopted the job, because its status was lost. The operator has no record of an operation that was in progress at that time."""
     canceled: bool = False
     """Whether a user canceled the job over its REST API. The operator then restarts the job only after an edit of the spec."""
     failures: int = 0
@@ -109,8 +109,8 @@ class EndSeries(Api):
 
 
 class Ends(Api):
-    """Counted terminations and restarts of the containers of one incarnation. The record ensures that each one is
-    counted exactly once.
+    """The terminations and restarts of one incarnation's containers that the operator has counted. The operator uses
+    this record to count each of them exactly once.
     """
 
     job_id: str

@@ -64,7 +64,7 @@ class Operation(Api):
     trigger_id: str | None = None
     """Id that the operator sends with the request to the engine. The engine executes repeated requests with the same id only once."""
     request_id: str | None = None
-    """Id that the engine returned, if it chose a different one."""
+    """Id that the engine returned for the request, if it is not triggerId."""
     target_directory: str | None = None
     """Folder of the savepoint. The operator records it before it requests the savepoint."""
     stop_job_id: str | None = None
@@ -72,7 +72,7 @@ class Operation(Api):
     restore: Restore | None = None
     """Source of the state of the new incarnation."""
     source: str | None = None
-    """Deploy: the source of the state according to the spec: a path, `empty`, `latest-of-name`, or not set."""
+    """Deploy: the source of the state in the spec. It is a path, `empty`, `latest-of-name`, or not set."""
     looked_back: bool = False
     """Deploy: whether the operator has searched the storage for state of earlier FlinkJobs of this name."""
     accepted: bool = False
@@ -103,7 +103,7 @@ class Rejected(Api):
     """A spec that failed and was given up. The operator does not try it again until a relevant field changes."""
 
     fingerprint: str
-    """Hash of all fields of the spec that decide whether it can work."""
+    """Hash of all fields that decide whether the spec can work."""
     revision: str
     """Revision with this spec."""
     generation: int
@@ -145,4 +145,4 @@ class Nonces(Api):
     savepoint_redeploy: int | None = None
     """Value of job.savepointRedeployNonce."""
     triggers: int | None = None
-    """Number of savepoints and checkpoints taken by nonce. It distinguishes a nonce that is used a second time from the first use."""
+    """Number of savepoints and checkpoints taken by nonce. It distinguishes the second use of a nonce from the first."""

@@ -108,7 +108,7 @@ class Actor:
             await self._ports.cluster.delete(REVISION, self._owner.namespace, name)
 
     async def try_objects(self, action: actions.TryObjects) -> None:
-        """Apply all objects of the start as a dry run. A refusal is better now, while the old job still runs."""
+        """Apply all objects of the start as a dry run. A refusal does no harm while the old job runs."""
         owner, ports, new = self._owner, self._ports, action.incarnation
         lost = ports.settings.lost_node_toleration
         wanted = [
@@ -163,7 +163,9 @@ class Actor:
         await self._ports.cluster.delete(POD, self._owner.namespace, action.name, force=action.force)
 
     async def _delete_check_program(self, name: str, unless: object = None) -> None:
-        """Delete the ConfigMap of a check pod, unless its data is `unless`. An immutable ConfigMap can only be replaced."""
+        """Delete the ConfigMap of a check pod, unless its data equals `unless`. An immutable ConfigMap can only be
+        replaced.
+        """
         live = await self._ports.cluster.get(CONFIG_MAP, self._owner.namespace, name)
         if live is not None and manifests.is_made_for(self._owner, live) and live.get("data") != unless:
             await self._ports.cluster.delete(CONFIG_MAP, self._owner.namespace, name)
@@ -238,8 +240,8 @@ class Actor:
         await storage.release_incarnation(self._ctx, self._ports, action)
 
     async def delete_job(self, _: actions.DeleteJob) -> None:
-        """Delete the FlinkJob. Do nothing if it was replaced by another one or changed, because the next pass must
-        observe that first.
+        """Delete the FlinkJob. Do nothing if the FlinkJob has changed or another FlinkJob has replaced it. The next
+        pass must observe that first.
         """
         job = await self._ports.cluster.get(FLINKJOB, self._owner.namespace, self._owner.name)
         if job is None or job["metadata"]["uid"] != self._owner.uid:
@@ -250,7 +252,7 @@ class Actor:
             await self._ports.cluster.delete(FLINKJOB, self._owner.namespace, self._owner.name, seen=job)
 
     async def scale_down(self, _: actions.ScaleDown) -> None:
-        """Scale both Deployments to 0, the master first, so that no pod can commit output after that."""
+        """Scale both Deployments to 0, so that no pod can commit output later. Scale the master first."""
         for name in (self._owner.master, self._owner.worker):
             await self._objects.scale(name, 0)
 
@@ -267,7 +269,7 @@ class Actor:
             await self._ports.cluster.delete(POD, self._owner.namespace, name)
 
     async def scale_workers(self, action: actions.ScaleWorkers) -> None:
-        """Change the number of workers, but not their template, because a new version of the operator must not
+        """Change the number of workers, but not their template. The template of a new version of the operator would
         restart pods.
         """
         await self._mark_busy(action.busy)

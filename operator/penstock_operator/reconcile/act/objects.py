@@ -173,8 +173,8 @@ class Objects:
                 await self._ports.cluster.merge(CONFIG_MAP, self.owner.namespace, self.owner.hold, unlabelled)
 
     async def restore_owners(self, configs: frozenset[str]) -> None:
-        """Restore the owner references of objects that are not applied again, because a tool may have removed them.
-        Pods do not restart.
+        """Restore owner references that a tool may have removed, for objects that are not applied again. Pods do not
+        restart.
         """
         owner = self.owner
         await self._own(SECRET, owner.secrets)

@@ -117,7 +117,9 @@ class ScaleDown:
 
 @dataclass(frozen=True)
 class ForceDelete:
-    """Action: delete pods from the API although their end is not confirmed. Only used after they were fenced."""
+    """Action: delete pods from the API although their end is not confirmed. Only used after their incarnation was
+    fenced.
+    """
 
     names: tuple[str, ...]
 
@@ -150,7 +152,7 @@ class ApplyParallelism:
 
 @dataclass(frozen=True)
 class StopWithSavepoint:
-    """Action: request from the engine to take a savepoint at a barrier and to end the job."""
+    """Action: request a stop from the engine. The engine takes a savepoint at a barrier and ends the job."""
 
     job_id: str
     directory: str

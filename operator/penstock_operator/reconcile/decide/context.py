@@ -47,8 +47,8 @@ attempt is in progress.
 """
 
 SUPERSEDED_KEPT = 20
-"""Maximum number of former incarnations whose checkpoints are still to be deleted. More never accumulate in normal
-operation.
+"""Maximum number of former incarnations whose checkpoints are still to be deleted. The list never gets this long in
+normal operation.
 """
 
 
@@ -92,7 +92,7 @@ class Context:
     unreadable: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the status that cannot be parsed, but that every decision needs."""
     deletion: Deletion | None = None
-    """The section `deletion` of the manifest, even if another part of it is not valid."""
+    """The section `deletion` of the manifest, even if another part of the manifest is not valid."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 
@@ -125,8 +125,8 @@ class Context:
 
     @cached_property
     def effective_spec(self) -> FlinkJobSpec | None:
-        """The current spec. If it is not valid, the spec of the running revision, or the last valid one if nothing
-        runs.
+        """The current spec if it is valid. Otherwise the spec of the running revision, or the last valid spec if
+        nothing runs.
         """
         if self.spec is not None or self.status.running is not None:
             return self.spec or self.running_spec
@@ -179,7 +179,7 @@ class Context:
         return rejected is not None and self.spec is not None and rejected.fingerprint == fingerprint(self.spec)
 
     def failed_action(self, *names: str) -> ActionResult | None:
-        """Return the result of the last action if it was one of these and failed."""
+        """Return the result of the last action if it was one of these actions and failed."""
         last = self.seen.last
         return last if last is not None and not last.ok and last.action in names else None
 
@@ -209,8 +209,8 @@ class Context:
         return self.with_status(operation=self.op.model_copy(update=changes))
 
     def retire(self, successor: str | None = None) -> Context:
-        """Return the same context with the running incarnation in the list of those whose checkpoints can be deleted
-        later.
+        """Return the same context, with the running incarnation added to the former incarnations. Their checkpoints can
+        be deleted later.
         """
         running = self.status.running
         known = {s.job_id for s in self.status.superseded}
@@ -224,7 +224,7 @@ class Context:
         known_ones = [*self.status.superseded, incarnation]
         while (
             len(known_ones) > SUPERSEDED_KEPT
-        ):  # drop empty ones first: an old folder may have the last good checkpoint
+        ):  # drop incarnations without a checkpoint first: an old folder may have the last good one
             known_ones.remove(next((s for s in known_ones if s.empty), known_ones[0]))
         return self.with_status(superseded=tuple(known_ones))
 
@@ -302,8 +302,8 @@ class Context:
         )
 
     def advance(self, step: StepName | None = None, *, deadline: datetime | None = None, **changes: Any) -> Decision:
-        """Return the decision to continue with the next step of the flow, or the given step, with new attempts and a
-        new deadline.
+        """Return the decision to continue with the next step of the flow, or with the given step. The number of
+        attempts is reset, and the deadline is replaced.
         """
         op = self.op
         flow = FLOWS[op.kind]
@@ -339,8 +339,8 @@ class Context:
         return self._with_unreleased().with_status(operation=None, history=history)
 
     def _with_unreleased(self) -> Context:
-        """Return the same context with an incarnation that was never released in the list of former incarnations, so that it is
-        never adopted.
+        """Return the same context, and add an incarnation that was never released to the former incarnations. So no
+        later pass adopts it.
         """
         op = self.op
         job_id = op.job_id if op.checked_apart and op.step == "Check" else op.standby
@@ -351,8 +351,8 @@ class Context:
     def retry(self, reason: str, message: str, **changes: Any) -> Decision:
         """Return the decision to repeat a failed attempt after a pause.
 
-        Events report the first failures. After that, `Stalled` reports them. Its message then only changes in the
-        number and the time of the next attempt. A new reason emits one more event.
+        Events report the first failures. After that, `Stalled` reports them. In its message, only the number of
+        attempts and the time of the next attempt then change. A new reason emits one more event.
         """
         op = self.op
         attempt = max(op.attempt, 1)

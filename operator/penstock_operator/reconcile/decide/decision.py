@@ -31,4 +31,4 @@ class Decision:
     action: Action | None = None
     events: tuple[Event, ...] = ()
     requeue: timedelta | None = None
-    """None means immediately after the action, or after the next change."""
+    """None means that the next step follows immediately, after the action and the write of the status."""

@@ -12,8 +12,8 @@ everything that it needs at rest:
     a snapshot is due or expired                  create or delete it, in parallel to the operation
     a health rule is broken                       report it, next to the reason why the operation waits
 
-An operation that advances is not disturbed, because an upgrade usually replaces a failed job sooner than a recovery.
-An operation counts as waiting when it has reported a problem, or after `Settings.upkeep_patience`.
+An operation that advances is not disturbed, because an upgrade usually replaces a failed job sooner than a recovery
+would. An operation counts as waiting when it has reported a problem, or after `Settings.upkeep_patience`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.decision import Decision
 
 _INTERRUPTED = frozenset({("Upgrade", "Check"), ("Redeploy", "Verify"), ("Redeploy", "Check")})
-"""Steps whose operations start again automatically after the job was recovered. A rescale ends itself."""
+"""Steps whose operations start again automatically after the job was recovered. Rescale is missing, because its own
+step ends it.
+"""
 
 
 def before_step(ctx: Context) -> Context | Decision:

@@ -1,5 +1,5 @@
-"""The history of a job that has ended: the archive that its JobManager has written, if the job is configured for it.
-Pure functions.
+"""The history of a job that has ended. Its JobManager has written the history to an archive, if the job's configuration
+names one. Pure functions.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ The first row that matches applies:
     0   nothing could be observed            wait and report it; a deletion ends at its timeout
     1   deleted, without our finalizer       nothing to do
     2   being deleted                        Delete, instead of any other operation (`operations.dispose`)
-    3   no finalizer                         set it before any object exists that it protects
+    3   no finalizer                         add it before the operator creates objects that it protects
     4   a check pod without an operation     delete it
     5   objects of an earlier FlinkJob       wait until they are gone
     5b  the memory in the status is lost     adopt the running job, or do nothing (`adoption`)
@@ -29,9 +29,9 @@ The first row that matches applies:
     10  housekeeping is necessary            do it (`upkeep`)
     11  otherwise                            observe again later
 
-The point of no return of an upgrade is the request to the engine to stop. After it, the upgrade is completed, and a
-newer spec is the next upgrade. Before it, and while a new revision is only being watched, a newer spec takes effect
-immediately.
+The point of no return of an upgrade is the request to the engine to stop. After this request, the operator completes
+the upgrade, and a newer spec causes the next upgrade. Before this request, a newer spec takes effect immediately. The
+same applies while a new revision is only being watched.
 
 Prior art: Flink's Kubernetes operator separates observation from reconciliation, and represents a decision as a value. Lyft's
 operator keeps the old job until the new one can start. Kubernetes requires controllers to be level-based.
@@ -184,7 +184,7 @@ def _idle(ctx: Context) -> Decision:
 
 
 def _with_unused_parallelism(ctx: Context) -> Context:
-    """Report a rescale of a job that has finished, because nothing happens then."""
+    """Report that a new parallelism has no effect, because the job has finished."""
     note = unused_parallelism(ctx)
     return (
         ctx.with_event("NotRescaled", note, warning=True, key=f"{ctx.subject.uid}/{ctx.digest(note)}") if note else ctx

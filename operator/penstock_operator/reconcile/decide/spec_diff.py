@@ -127,9 +127,9 @@ def _walk(before: Any, after: Any, path: str) -> Iterator[tuple[str, Any, Any]]:
 def revision_hash(spec: FlinkJobSpec) -> str:
     """Return ten characters that identify the part of the spec from which the pods are created.
 
-    Specs that differ only in fields with a weaker effect have the same hash, because they are the same revision.
-    Fields with their default value are ignored. So a new version of the operator with more fields does not restart
-    all jobs.
+    Specs that differ only in fields with an effect weaker than RESTART have the same hash, because they are the same
+    revision. Fields with their default value are ignored. So a new version of the operator with more fields does not
+    restart all jobs.
     """
     return _revision_hash(_Same(spec))
 

@@ -13,8 +13,8 @@ def storage_specs(ctx: Context) -> tuple[FlinkJobSpec, ...]:
     """Return the specs whose settings give access to the storage of the running incarnation, in the order to try
     them.
 
-    The incarnation's own spec comes first, because it works even if an edit is wrong. Its settings stop working if
-    its Secret was replaced by one with another name. The edited spec may then have the right settings.
+    The incarnation's own spec comes first, because it works even if an edit is wrong. These settings stop working if a
+    Secret with another name has replaced the incarnation's Secret. The edited spec may then have the right settings.
     """
     running_spec = ctx.running_spec
     if running_spec is None or ctx.spec is None:

@@ -1,5 +1,5 @@
-"""Housekeeping of a job while no operation runs, or while one waits. Pure functions. Each decision does at most one of
-these tasks:
+"""Housekeeping of a job while no operation is in progress, or while an operation waits. Pure functions. Each decision
+does at most one of these tasks:
 
 - repair objects
 - create snapshots by nonce and on a schedule
@@ -113,8 +113,8 @@ def stray_check(ctx: Context) -> Action | None:
 def _expire(ctx: Context) -> Decision | None:
     """Delete a FlinkJob after its TTL if the job has read all of its input, and so has committed everything.
 
-    Keep a job that needs a user's action: one that a user has stopped or wants suspended, and one with a rejected
-    edit.
+    Keep a job that needs a user's action: a user has stopped the job or wants to suspend it, or the last edit was
+    rejected.
     """
     running, spec = ctx.status.running, ctx.spec
     if running is None or running.finished_at is None or spec is None or ctx.seen.replicas > 0:
@@ -183,7 +183,7 @@ def _repair(ctx: Context) -> Decision | None:
 
 def _is_due(ctx: Context, before: Repair | None) -> bool:
     """Return whether an object may be applied again. If the last apply had no effect, wait, because another client
-    will change it back.
+    changes the object back.
     """
     return before is None or ctx.now >= before.at + ctx.settings.backoff(before.attempts)
 

@@ -39,7 +39,8 @@ _CAN_BE_EMPTY = frozenset({type(None), str, bool, int, dict, list})
 
 
 def difference(wanted: Any, live: Any, path: str = "") -> str | None:
-    """Return the path of the first field that `live` lacks of `wanted`, or None if it has all fields.
+    """Return the path of the first field of `wanted` that is missing or different in `live`. Return None if there is no
+    such field.
 
     >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "B"}, {"name": "A", "value": "1"}]})
     >>> difference({"env": [{"name": "A", "value": "1"}]}, {"env": [{"name": "A", "value": "2"}]})

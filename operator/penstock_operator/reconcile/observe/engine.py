@@ -63,8 +63,8 @@ def without_checkpoint(ctx: Context, engine: Engine, cache: Cache, monotonic: fl
     """Return the time for which no new checkpoint of the running incarnation was observed, and remember the newest
     one.
 
-    A new process continues from the findings in the status. A checkpoint that differs from the one in the status is
-    new.
+    A new process continues from the minimum time that the status shows. A checkpoint that differs from the one in the
+    status is new.
     """
     running, last, newest = ctx.status.running, ctx.status.last_checkpoint, cache.newest
     if running is None:
@@ -113,8 +113,8 @@ async def _query(client: EngineClient, job_id: str, scope: Scope) -> Engine:
 
 
 async def _overview_by_parts(client: EngineClient, job_id: str) -> JobOverview | str:
-    """Return the summary from a master of an earlier version, with several requests. Return a message if it does not
-    know the job.
+    """Return the summary from a master of an earlier version, with several requests. Return a message if the master
+    does not know the job.
     """
     jobs = await client.jobs()
     job = next((j for j in jobs if j.id == job_id), None)

@@ -2,8 +2,8 @@
 
 `penstock_operator.reconcile.at_rest` defines which reads must be fresh and which may use the copy.
 
-If a system does not respond, the observation records that, and the pass continues. So a master that hangs does not
-prevent the operator from noticing that its node is lost.
+If a system does not respond, the observation records that, and the pass continues. So the operator notices a lost node
+even if the master on that node hangs.
 """
 
 from __future__ import annotations

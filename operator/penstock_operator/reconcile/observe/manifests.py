@@ -202,8 +202,8 @@ def check_pod(manifest: Manifest, log: str | None) -> CheckPod:
     available.
 
     Only the main container decides. A sidecar from the user's podTemplate may keep the pod from ending, or make it
-    fail. The report is in the log. If the log is not available, the termination message is used. The kubelet copies
-    the end of the log to it after an error.
+    fail. The report is in the log. If the log is not available, the termination message is used. After an error, the
+    kubelet copies the end of the log to this message.
 
     Two results are not a verdict:
 
@@ -241,7 +241,7 @@ def check_by_master(manifest: Manifest, log: str | None, operation: str, now: da
     """Return the master's pod as the pod that checks its own program. `log` is the log of its running container, or None if the
     log is not available.
 
-    A master that does not check its program has an older engine. It responds without the first line of a check in its log.
+    A master with an older engine does not check its program. It is ready, but its log lacks the first line of a check.
     """
     name, container = manifest.get("metadata", {}).get("name", ""), main_container(manifest)
     state, text = container.get("state", {}), log or ""
@@ -394,8 +394,8 @@ def revisions(manifests: Iterable[Manifest]) -> Revisions:
 
 
 def foreign(manifests: Iterable[Manifest], uid: str) -> tuple[str, ...]:
-    """Return the objects with our name that were created for another FlinkJob. Skip its check pods, because they
-    change nothing.
+    """Return the objects with our name that were created for another FlinkJob. Skip check pods, because they change
+    nothing.
     """
     return tuple(
         f"{m.get('kind', 'object')} {m['metadata']['name']}"

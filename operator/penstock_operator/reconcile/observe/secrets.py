@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 async def read_master_tls(ports: Ports, namespace: str, running: Running) -> MasterTls | None:
     """Return the TLS settings for the master of an incarnation, or None for plain HTTP.
 
-    They come from the status. The spec may already contain other settings.
+    Take the settings from the status, because the spec may already contain other settings.
     """
     if not running.rest_tls:
         return None

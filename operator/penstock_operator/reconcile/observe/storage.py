@@ -51,7 +51,7 @@ async def query_storage(
     specs: Sequence[FlinkJobSpec],
     call: Callable[[StoragePort, FlinkJobSpec], Awaitable[_T]],
 ) -> _T:
-    """Return the response of the storage, opened with the first spec with which it responds."""
+    """Try the settings of each spec in turn. Return the first response of the storage."""
     errors: list[str] = []
     for spec in specs:
         try:
@@ -161,11 +161,11 @@ async def _state_of_earlier_jobs(ctx: Context, storage: StoragePort, spec: Flink
 
 
 def _has_it(found: Storage, scope: Scope) -> bool:
-    """Return whether the storage has what was requested. If the settings may have opened a different storage, its other
-    results are only valid in this case.
+    """Return whether the storage has everything that was requested. Otherwise the settings may have opened a different
+    storage, whose results are not valid.
 
-    Settings of another revision may open a different storage, even if they name the same endpoint or none. A Secret
-    may name the endpoint. If the job's Secret is missing, its endpoint is not known.
+    Settings of another revision may open a different storage, even if they name the same endpoint or none, because a
+    Secret may name the endpoint. If the job's Secret is missing, this endpoint is not known.
     """
     newest = found.newest is not None or not scope.newest_of
     sealed = found.sealed is not None or not scope.seal

@@ -1,7 +1,7 @@
 """Problems of pods and Deployments that Kubernetes reports, with a remedy for users. Pure functions.
 
-This module maps several reasons to one. The kubelet alternates between `ErrImagePull` and `ImagePullBackOff`, and an
-event for each change would be noise.
+This module maps related reasons of Kubernetes to one reason. The kubelet alternates between `ErrImagePull` and
+`ImagePullBackOff`, and an event for each change would be noise.
 """
 
 from __future__ import annotations

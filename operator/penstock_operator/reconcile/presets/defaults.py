@@ -1,12 +1,12 @@
-"""The defaults of a platform for FlinkJobs, and the time when a change of them takes effect. Pure functions.
+"""The defaults of a platform for FlinkJobs, and the time when a change of the defaults takes effect. Pure functions.
 
 A ConfigMap `flinkjob-defaults` has the key `spec` with a part of a FlinkJob's spec in YAML. The ConfigMap in the
 operator's namespace applies to all FlinkJobs. A ConfigMap in the namespace of the jobs takes precedence over it. The
-FlinkJob itself takes precedence over both. The operator merges them like pod templates.
+FlinkJob itself takes precedence over both. The operator merges the three specs like pod templates.
 
-The status records the defaults of the running revision (`status.defaults`). It also records those of the revision
-that is being rolled out, and of the revision that a rollback would return to. Defaults that were only read, for an
-edit that is then rejected, change nothing.
+The status records the defaults of the running revision (`status.defaults`). It also records the defaults of the
+revision that is being rolled out, and of the revision that a rollback would return to. If an edit is rejected, the
+defaults that were read for the edit change nothing.
 
 The operator first evaluates the FlinkJob with the recorded defaults. If the result is the running revision, or the
 one that is being rolled out, nothing changes. The current ConfigMaps do not matter then. So an edit of a default does
@@ -109,8 +109,8 @@ def _problems(parsed: object, where: str) -> Iterator[Problem]:
 
 
 def merged_over(presets: Mapping[str, Any], raw: Mapping[str, Any], namespace: str, name: str) -> dict[str, Any]:
-    """Return a FlinkJob's spec merged over the defaults. An Ingress is a single default, and may contain
-    `{namespace}` and `{name}`.
+    """Return a FlinkJob's spec merged over the defaults. The Ingress is not merged: the FlinkJob's Ingress replaces the
+    default. The default Ingress may contain `{namespace}` and `{name}`.
     """
     under = dict(presets)
     if "ingress" in under:
@@ -198,7 +198,7 @@ def spec_with_defaults(
     current: Preset,
     parse: Callable[[object], FlinkJobSpec] = parse_spec,
 ) -> tuple[FlinkJobSpec, Mapping[str, Any]]:
-    """Return the spec and the defaults in it.
+    """Return the spec with its defaults, and these defaults.
 
     Args:
         recorded_defaults: the defaults of the revisions that run or are being rolled out.
@@ -217,7 +217,7 @@ def spec_with_defaults(
         try:
             spec = with_presets(presets)
         except SpecError:
-            continue  # it may be valid with the current defaults
+            continue  # the spec may be valid with the current defaults
         if subject.revision_name(spec) in recorded_defaults:
             return spec, presets
     if current.spec is None:

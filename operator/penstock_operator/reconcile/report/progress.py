@@ -1,7 +1,8 @@
 """The progress of the job, from the master, storage and pods: state, restarts, workers, the newest checkpoint. Pure
 functions.
 
-It changes without a decision of the operator. A status with no other changes is not written immediately (`writes`).
+The progress changes without a decision of the operator. If nothing else in the status has changed, the write can wait
+(`writes`).
 """
 
 from __future__ import annotations

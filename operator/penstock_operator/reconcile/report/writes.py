@@ -1,4 +1,4 @@
-"""The rule when a status is written to the API server. Pure functions."""
+"""The rule that decides when a status is written to the API server. Pure functions."""
 
 from __future__ import annotations
 

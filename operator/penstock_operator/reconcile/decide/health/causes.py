@@ -12,10 +12,10 @@ later, and a broken node reports later than a healthy one. So each container has
 terminations were counted. A container that Kubernetes killed is shown in preference to one that exited at about the
 same time.
 
-Restarts are reported by counters: the pod counts those of a container, and the master's process counts failovers.
-Each counter restarts at 0 with a new pod or process. So the last value of each counter is stored next to the sums,
-and only the increase is added. The sums of an incarnation never decrease, and the restarts of a deleted pod are not
-lost. Increases that the operator never observed are not included.
+Restarts are read from counters. A pod counts the restarts of its containers, and the master's process counts failovers.
+Each counter starts at 0 in a new pod or process. So the last value of each counter is stored next to the sums, and only
+the increase is added. The sums of an incarnation never decrease, and the restarts of a deleted pod are not lost.
+Increases that the operator never observed are not included.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 SERIES = timedelta(hours=1)
 """Maximum time between two terminations of the same kind that are counted as one series."""
 FOLLOWS = timedelta(seconds=30)
-"""Maximum time between a killed container and the end of another one that it caused. It allows for different clocks
-of nodes.
+"""Maximum time between the end of a killed container and the end of another container that depends on it. It allows for
+different clocks of nodes.
 """
 PODS_GONE = 64
 """Maximum number of remembered pods that no longer exist. They are remembered because a stale copy may show them again."""
@@ -64,8 +64,8 @@ def with_terminations(ctx: Context) -> Context:
 
 
 def restarts_of(ctx: Context, running: Running) -> int:
-    """Return the number of restarts: those of the master's container, plus the larger number of failovers and worker
-    restarts.
+    """Return the number of restarts: restarts of the master's container, plus the larger of two numbers, failovers and
+    restarts of worker containers.
 
     A restart of a worker's container causes a failover, unless the job was not running yet.
     """
@@ -119,7 +119,9 @@ def _key(ended: Terminated) -> str:
 
 
 def _is_new(ends: Ends, ended: Terminated) -> bool:
-    """Return whether a termination was not counted yet. A container without a time of its end counts at most once."""
+    """Return whether a termination was not counted yet. If the time of the end is not known, count the container at
+    most once.
+    """
     counted = ends.counted.get(_key(ended))
     return counted is None or (ended.at is not None and ended.at > counted)
 
@@ -203,7 +205,7 @@ def last_of_running(ctx: Context) -> Termination | None:
 
 
 def cause(ctx: Context) -> str:
-    """Return the termination because of which the job does not run, or an empty string."""
+    """Describe the termination that keeps the job from running. Return an empty string if none does."""
     last, op = last_of_running(ctx), ctx.status.operation
     if last is None:
         return ""

@@ -43,8 +43,8 @@ def checkpoint_patience(spec: FlinkJobSpec) -> timedelta | None:
 
 
 def known_without_checkpoint(status: FlinkJobStatus, spec: FlinkJobSpec | None) -> timedelta:
-    """Return how long the running incarnation has had no new checkpoint, at least. The status only shows whether a limit
-    is exceeded. Zero means that no limit is exceeded.
+    """Return the minimum time for which the running incarnation has had no new checkpoint. The status only shows
+    whether a limit is exceeded, so this is the limit. Zero means that no limit is exceeded.
     """
     health, found = status.health, status.condition("CheckpointHealthy")
     if spec is None or status.running is None:

@@ -1,7 +1,7 @@
 """The decision whether a job that the engine has given up is started again, or stays Failed. Pure functions.
 
-If a user has canceled the job over its REST API, it is not started again, because that was a decision and not a
-failure. The status records it (`status.running.canceled`).
+If a user has canceled the job over its REST API, the job is not started again, because the cancel was not a failure.
+The status records the cancel (`status.running.canceled`).
 
 Each start after a failure is counted until the job has been RUNNING for ten minutes. The count belongs to the
 incarnation (`status.running.failures`), and each automatic successor inherits it. An incarnation that the user
@@ -64,7 +64,7 @@ def failed_master_is_gone(ctx: Context) -> bool:
 
 
 def why_not_recovered(ctx: Context, running: Running) -> tuple[str, str] | None:
-    """Return the reason and a message if a failed job is not started again. Return None if it is."""
+    """Return the reason and a message if a failed job is not started again. Return None if the job is started again."""
     spec = ctx.effective_spec
     if running.canceled:
         return CANCELED, "A user canceled the job over its REST API. Change job.restartNonce to start it again"

@@ -1,4 +1,4 @@
-"""The rule when an operation is given up because the spec now requests something else. Pure functions.
+"""The rules for giving up an operation because the spec now requests something else. Pure functions.
 
 An operation can be given up before its point of no return, which is the first request to the engine that cannot be
 reverted. It can also be given up while a new revision is only being watched. An operation that waits for a user can
@@ -26,7 +26,7 @@ _PERSON_DECIDES = frozenset(
     }
 )
 """Step and reason of an operation that has stopped the job and waits for a user's decision. The decision requires
-another operation, so this one can be given up.
+another operation, so the waiting operation can be given up.
 """
 
 

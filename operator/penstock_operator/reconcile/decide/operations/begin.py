@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def next_operation(ctx: Context) -> Context | None:
-    """Return the context with a new operation, or None if nothing is to be started."""
+    """Return the context with a new operation, or None if no operation is necessary."""
     running = ctx.status.running
     if running is None:
         return _from_nothing(ctx)
@@ -203,7 +203,7 @@ def _recover_missing(ctx: Context, running: Running) -> Context | None:
     if isinstance(point, Unknown | Lost):
         return None
     newest = ctx.seen.storage.newest
-    # `Latest` needs a checkpoint of this incarnation. Without one, the master starts from the point that it began with.
+    # `Latest` needs a checkpoint of this incarnation. Without one, the master starts from the incarnation's first state.
     if newest is not None and point.path == newest.path:
         point = point.model_copy(update={"kind": "Latest"})
     reason = "the master's Deployment does not exist; it is created again from the newest checkpoint"

@@ -11,8 +11,9 @@ The operator waits until the pods are gone, because they must not run next to a 
 removes the finalizer, and Kubernetes deletes the owned objects.
 
 The field `deletion` of the manifest applies even if another part of the manifest is not valid. The operator takes the
-storage settings from the revisions that wrote the files. Checkpoints of an earlier FlinkJob of the same name are kept
-if this one was started from them and has completed no newer state. They are then the only state under this name.
+storage settings from the revisions that wrote the files. A FlinkJob may have been started from the checkpoints of an
+earlier FlinkJob of the same name. If it has completed no newer state, these checkpoints are kept, because they are the
+only state under this name.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ NAMED = 3
 
 
 def time_left(ctx: Context) -> timedelta | None:
-    """Return the time after which the current work of a deletion is given up. It is never negative. Return None
-    without a deletion.
+    """Return the time after which the current work of a deletion is given up. It is never negative. Return None if the
+    FlinkJob is not being deleted.
     """
     op = ctx.status.operation
     if op is None or op.kind != "Delete":
@@ -169,7 +170,7 @@ def dispose(ctx: Context) -> Decision:
 
 
 def _remove_finalizer(ctx: Context) -> Decision:
-    """Remove the finalizer when the savepoints have their FlinkSnapshots, or when the time for that is up."""
+    """Remove the finalizer when each savepoint has a FlinkSnapshot, or after a timeout."""
     waiting = pending(ctx)
     if waiting and ctx.op.deadline is None:
         until = max(ctx.op.started_at + ctx.deletion_policy.timeout, ctx.now)

@@ -7,9 +7,9 @@ deployment has nothing to lose: no job runs, and no state exists. So the operato
   release, and neither reads nor writes state before that.
 - Start and Watch: the check has passed. The incarnation becomes the running one, and is then released (`prepare.release_standby`).
 
-If the check refuses the program, the operation ends as after a separate check. Nothing runs then, so the operator removes the pods
-(`upkeep`). If the master gives no result, the operator removes the pods and checks in a separate pod. Such a master has an older
-engine, or the program has ended its process.
+If the check refuses the program, the operation ends as after a separate check. Nothing runs then, so the operator
+removes the pods (`upkeep`). If the master gives no result, the operator removes the pods and checks in a separate pod.
+The reason is that the master has an older engine, or that the program has ended the process.
 
 Masters that restore a snapshot are checked by a separate pod, and so are all revisions after the first one.
 """
@@ -36,7 +36,7 @@ CHECK_TIMEOUT = timedelta(minutes=10)
 LOOK_AGAIN = timedelta(seconds=1)
 """Pause between two looks at the log of a master. The job starts as soon as the operator has found the report."""
 SOON_FOR = timedelta(minutes=1)
-"""Time for which the operator looks that often."""
+"""Time for which the operator uses the pause `LOOK_AGAIN`."""
 
 
 def is_checked_by_master(ctx: Context, spec: FlinkJobSpec) -> bool:
@@ -50,7 +50,7 @@ def is_checked_by_master(ctx: Context, spec: FlinkJobSpec) -> bool:
 
 
 def check_by_master(ctx: Context, spec: FlinkJobSpec) -> Decision | CheckPod:
-    """Create the pods. Return the master's pod when its report, or its lack of one, decides."""
+    """Create the pods. Return the master's pod as soon as it has a report, or a problem that prevents the report."""
     op, desired = ctx.op, ctx.spec or spec
     if op.standby is None:
         job_id, parallelism = ctx.new_job_id(op.id), min(desired.job.parallelism, spec.job.max_parallelism)
@@ -93,7 +93,9 @@ def _check_apart(ctx: Context, pod: CheckPod) -> Decision:
 
 
 def remove_pods(ctx: Context) -> Decision | None:
-    """Remove the pods of a master that gave no result, before a separate pod checks. Return None if none are requested."""
+    """Remove the pods of a master that gave no result, before a separate pod checks. Return None if the Deployments
+    request no pods.
+    """
     if not ctx.op.checked_apart or ctx.seen.replicas == 0:
         return None
     failure = ctx.failed_action("ScaleDown")

@@ -92,7 +92,9 @@ def _from_latest(ctx: Context) -> Context | Decision:
 
 
 def look_again(ctx: Context) -> Context:
-    """Return the context with the result of the search, if the job was started before storage responded and it responds now."""
+    """Return the context with the result of the search, if the job started without a response of storage and storage
+    responds now.
+    """
     op, running, left = ctx.op, ctx.status.running, ctx.seen.storage.left
     if op.kind != "Deploy" or op.looked_back or left is None or running is None or op.restore is None:
         return ctx

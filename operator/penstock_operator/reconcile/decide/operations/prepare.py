@@ -1,9 +1,9 @@
 """The warm start of a new revision: its pods start next to the running pods, so that the output only stops for
 seconds.
 
-Most of an upgrade's downtime is the start of processes: pods, JVMs, Python workers. This does not need the job's
-state. So the new incarnation's pods are created while the old one runs. Their master is *on standby*: it claims,
-reads and writes nothing until the record `release` in its folder contains the source of its state. The steps are:
+Most of an upgrade's downtime is the start of processes: pods, JVMs, Python workers. They can start without the job's
+state. So the new incarnation's pods are created while the old one runs. Their master is *on standby*: it claims, reads
+and writes nothing until the record `release` in its folder contains the source of its state. The steps are:
 
 - Prepare: the Deployments get the new template, with a rollout that removes no pod. The new pods start next to the old ones.
 - Stop and Seal: the same as without standby pods.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 PATIENCE = timedelta(minutes=3)
 """Timeout for the start of the standby pods, while the job still runs. Images may have to be pulled.
 
-It is also the maximum time that they are on standby while the operator cannot request the stop of the job.
+It is also the maximum time that the pods are on standby while the operator cannot request the stop of the job.
 """
 RELEASE_PATIENCE = timedelta(seconds=10)
 """Time in which the release of a first deployment must succeed. After that, its pods start again without a release."""
@@ -126,8 +126,8 @@ def _incarnation(ctx: Context) -> Incarnation | None:
 
 
 def may_take_over(ctx: Context) -> bool:
-    """Return whether the standby incarnation may start before the old pods are gone, as soon as their job has ended
-    and is fenced.
+    """Return whether the standby incarnation may start before the old pods are gone. The old job must have ended and
+    must be fenced.
     """
     op, spec = ctx.op, ctx.spec
     if (
@@ -187,7 +187,7 @@ def release_standby(ctx: Context) -> Decision | None:
 def release_adopted(ctx: Context) -> Decision | None:
     """Release an adopted first deployment whose release was lost with the status. Return None if nothing is to be released.
 
-    Its master proves that no state exists before it, and runs only a program that it has checked.
+    Such a master proves that no earlier state exists. It also runs only a program that it has checked.
     """
     running, master = ctx.status.running, ctx.seen.master
     if running is None or master is None or not master.checks or not waits_for_release(ctx):
@@ -198,10 +198,9 @@ def release_adopted(ctx: Context) -> Decision | None:
 
 
 def _start_without_release(ctx: Context) -> Decision | None:
-    """Start the master of a first deployment again, without the wait for a release that the operator could not write.
-
-    Return None if it does not wait. The new master has the same job id. So it continues from a checkpoint if the release was written
-    after all.
+    """Start the master of a first deployment again, so that it no longer waits for a release that the operator could
+    not write. Return None if the master does not wait for a release. The new master has the same job id. So it
+    continues from a checkpoint if the release was written after all.
     """
     master, incarnation, desired = ctx.seen.master, ctx.running_incarnation, ctx.spec or ctx.effective_spec
     if ctx.op.kind != "Deploy" or master is None or not master.warm or incarnation is None or desired is None:

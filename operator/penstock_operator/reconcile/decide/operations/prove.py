@@ -40,8 +40,8 @@ _UNTIL_STARTED = frozenset({"ImagePullFailed", "ContainerConfigError"})
 _MOST_NAMED = 3
 """Maximum number of places that an event names."""
 _STOPS_A_JOB = frozenset({"Upgrade", "Redeploy"})
-"""Operations that stop a job. They check even a stable revision with a dry run, because quotas and policies of the
-API server change.
+"""Operations that stop a job. For these, the operator checks even a stable revision with a dry run, because quotas and
+policies of the API server change.
 """
 _UNTIL_JUDGED = frozenset({"StorageUnavailable", "CheckInterrupted", "RollbackBlocked"})
 """Reasons why a check is repeated. They are reported until a check has ended."""
@@ -128,9 +128,7 @@ def _rollback_blocked(ctx: Context, pod: CheckPod, reason: str) -> Decision:
 
 
 def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
-    """Check with a dry run whether the API server accepts every object of the revision. The check pod does not show
-    that.
-    """
+    """Check with a dry run whether the API server accepts every object of the revision. The check pod cannot show this."""
     op, last = ctx.op, ctx.seen.last
     if last is None or last.action != "TryObjects":
         desired = ctx.spec or spec
@@ -229,7 +227,9 @@ def _decide_by_check(ctx: Context, pod: CheckPod) -> Decision:
 
 
 def _with_state_changes_event(ctx: Context, changes: tuple[str, ...]) -> Context:
-    """Return the context with an event, once per revision, that a restore migrates state or starts it empty."""
+    """Return the context with the event that a restore migrates state or starts it empty. The event is emitted once per
+    revision.
+    """
     named = "; ".join(changes[:_MOST_NAMED])
     more = f"; and {len(changes) - _MOST_NAMED} more, see the log of the check" if len(changes) > _MOST_NAMED else ""
     text = f"{ctx.op.target_revision} changes state when it is restored: {named}{more}"
@@ -237,8 +237,8 @@ def _with_state_changes_event(ctx: Context, changes: tuple[str, ...]) -> Context
 
 
 def _passed(revision: str, pod: CheckPod) -> str:
-    """Describe the result of the check, and the states that it did not compare. The check reads the
-    declared states from the source code of the functions' `open` methods, which it never calls.
+    """Describe the result of the check, and the states that the check did not compare. The check reads the declared
+    states from the source code of the functions' `open` methods, which it never calls.
     """
     not_compared = pod.not_looked_at
     if not not_compared:

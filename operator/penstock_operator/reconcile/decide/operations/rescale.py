@@ -43,8 +43,8 @@ def add_workers(ctx: Context) -> Decision:
 
 
 def _give_up(ctx: Context) -> Decision:
-    """End the rescale, because the job must be recovered first. A new rescale then changes it to the parallelism of
-    the spec.
+    """End the rescale, because the job must be recovered first. A new rescale then changes the job to the parallelism
+    of the spec.
     """
     reason = f"the job is {ctx.seen.engine.state or 'without its master'}, so it cannot be rescaled"
     return ctx.with_event("Abandoned", reason).end("Abandoned", reason).done()

@@ -1,8 +1,8 @@
 """The start of an incarnation. The operator watches it until it is stable, or rolls back.
 
 An incarnation is *stable* when it is RUNNING and has completed a checkpoint. Before that, none of its output is
-committed, because sinks commit with checkpoints. So a return to the earlier state repeats and loses nothing. RUNNING
-alone proves little, because a job that cannot write its state is RUNNING too. The operator does not always know
+committed, because sinks commit with checkpoints. So a return to the earlier state repeats no output and loses none.
+RUNNING alone proves little, because a job that cannot write its state is RUNNING too. The operator does not always know
 whether a checkpoint was completed. The master may not respond, or may complete one while its pods end. So a rollback
 stops the incarnation, fences it, and then reads from storage where to start (`decide.restore.committed_end`).
 """
@@ -62,7 +62,7 @@ def start(ctx: Context) -> Decision:
         current = ctx.status.running.job_id if same and ctx.status.running else None
         restore = op.restore
         if current is None and restore.kind == "Latest" and restore.path is not None:
-            # The path is in the folder of a former incarnation, where the master of the new one does not look.
+            # The path is in the folder of a former incarnation, where the new master does not look.
             restore = restore.model_copy(update={"kind": "Checkpoint"})
         ctx = ctx.with_op(job_id=current or ctx.new_job_id(op.id), restore=restore)
         op = ctx.op
@@ -158,8 +158,8 @@ def _unrecorded_target(ctx: Context) -> RecordRevision | None:
 def _left_behind(ctx: Context) -> bool:
     """Return whether Deployments of an earlier attempt exist that must be scaled down.
 
-    They belong to a Deploy or Resume that was given up when only one of them could be created. Or they belong to an
-    upgrade whose standby was given up after the former incarnation had been fenced.
+    The Deployments may belong to a Deploy or Resume that was given up when only one of the two could be created. They
+    may also belong to an upgrade whose standby was given up after the former incarnation had been fenced.
     """
     op = ctx.op
     found = [d for d in (ctx.seen.master, ctx.seen.worker) if d is not None and d.replicas > 0]
@@ -278,7 +278,7 @@ def _patience(ctx: Context, target: FlinkJobSpec | None = None) -> timedelta:
 
 
 def _retire_predecessor(ctx: Context) -> Context:
-    """Record the earlier FlinkJob's incarnation from which this one continues. Its checkpoints are deleted when this
+    """Record the earlier FlinkJob's incarnation from which this job continues. Its checkpoints are deleted when this
     job has newer state.
     """
     op = ctx.op
@@ -349,9 +349,7 @@ def watch(ctx: Context) -> Decision:
 
 
 def _is_up(master: Pod) -> bool:
-    """Return whether the master may still become ready. Restarts during a storage outage that is over do not count
-    against it.
-    """
+    """Return whether the master may still become ready. Restarts during a storage outage that is over do not count."""
     return master.ready or (master.storage_failed and master.running_since is not None)
 
 
@@ -417,10 +415,9 @@ def _can_roll_back(ctx: Context) -> bool:
 
 
 def _has_never_started(ctx: Context) -> bool:
-    """Return whether no container has ever run, because a Secret, an image or a node is missing. Storage then need
-    not be read.
+    """Return whether no container has ever run, because a Secret, an image or a node is missing.
 
-    Reading storage may need the same missing Secret.
+    The rollback then does not need to read storage, which may need the same missing Secret.
     """
     running, masters = ctx.status.running, [p for p in ctx.seen.pods if p.role == "master"]
     if running is None or running.may_have_checkpoint or not (masters or ctx.seen.refusal):

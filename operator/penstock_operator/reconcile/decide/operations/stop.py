@@ -161,7 +161,9 @@ def _soon(ctx: Context) -> timedelta | None:
 
 
 def _overtaken(ctx: Context, sealed: StoredSnapshot) -> bool:
-    """Return whether the job continued after the savepoint and completed a checkpoint. The savepoint is then not its last state."""
+    """Return whether the job continued after the savepoint and completed a checkpoint. The savepoint is then not the
+    last state of the job.
+    """
     newest = ctx.seen.engine.checkpoints.latest_id if ctx.seen.engine.running else None
     return newest is not None and sealed.checkpoint_id is not None and newest > sealed.checkpoint_id
 
@@ -180,7 +182,7 @@ def _savepoint_remedy(cause: str) -> str:
 
 
 def seal(ctx: Context) -> Decision:
-    """Verify the state for the successor, in the same way as the restore will read it."""
+    """Verify the state for the successor. Read the state in the same way as the restore will."""
     op = ctx.op
     if op.retry_at is not None and ctx.now < op.retry_at:
         return ctx.wait(op.message, blocked=op.blocked, after=op.retry_at - ctx.now)
@@ -271,7 +273,7 @@ def _fence(ctx: Context, job_id: str) -> Decision:
     deletion.
 
     The next incarnation has its own folder. So the engine's fencing, which works within a folder, does not stop the
-    former one. This function does. The checkpoints that the former incarnation has already completed stay
+    former incarnation. This function stops it. The checkpoints that the former incarnation has already completed stay
     valid, but it cannot complete another one.
     """
     last, lost = ctx.seen.last, [p.name for p in ctx.seen.left]

@@ -10,10 +10,10 @@ The status had this information until it was lost. Three records still exist, an
     `leader/<e>.base`, `latest` and `result` in that      the snapshot that the master restored, whether a
     folder (docs/checkpoint-protocol.md)                  checkpoint was completed, whether the job has ended
 
-The newest base is never deleted, and a master writes one before it completes a checkpoint. So an incarnation without
-a base has no checkpoint. The origin stays unknown if the records contradict each other, if they name nothing, or if
-the job has ended, because its end removes checkpoints. A job of unknown origin continues to run. It is not started
-again before a user names the state.
+The newest base is never deleted, and a master writes a base before it completes a checkpoint. So an incarnation without
+a base has no checkpoint. The origin stays unknown if the records contradict each other or name nothing. It also stays
+unknown if the job has ended, because a job removes checkpoints at its end. A job of unknown origin continues to run. It
+is not started again before a user names the state.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def origin_of(argument: Restore, found: Beginning) -> Restore | None:
     determined.
 
     Args:
-        argument: the restore point in the arguments of its master. `Latest`: the arguments have none.
+        argument: the restore point in the arguments of its master. `Latest` means that the arguments have none.
     """
     named: Restore | None = argument
     if argument.kind == "Latest":

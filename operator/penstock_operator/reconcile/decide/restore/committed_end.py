@@ -136,7 +136,8 @@ def origin(
     Args:
         pinned: the restore point that was chosen before the pods were stopped.
         named: whether a user has named the state, or requested empty state.
-        own: whether `pinned` is the savepoint that ended `running`. It then shares the checkpoint numbers of `running`.
+        own: whether `pinned` is the savepoint that ended `running`. Its number then belongs to the checkpoint numbers
+            of `running`.
         running: the incarnation that was just stopped.
         storage: the result of reading storage after the incarnation was fenced.
         of_name: continue from the end of the last incarnation of an earlier FlinkJob of the name, or from `pinned` if none existed.

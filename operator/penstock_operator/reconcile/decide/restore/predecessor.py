@@ -1,10 +1,10 @@
-"""State that earlier FlinkJobs of the same name have left in storage, and how the first start of a new one uses it.
+"""State that earlier FlinkJobs of the same name have left in storage, and its use at the first start of a new FlinkJob.
 Pure functions.
 
-Deleting and applying again creates a new FlinkJob with a new uid and without a status. GitOps, `kubectl replace
---force` and a restored cluster do this. Nothing in the cluster shows that an earlier FlinkJob existed, but storage
-does. Job ids of one name share a prefix (`resources.names.incarnation_prefix`), savepoints are in folders with the
-name, and FlinkSnapshots outlive their FlinkJob.
+If a FlinkJob is deleted and its manifest is applied again, the new FlinkJob has a new uid and no status. GitOps,
+`kubectl replace --force` and a restored cluster do this. Nothing in the cluster shows that an earlier FlinkJob existed,
+but storage does. Job ids of one name share a prefix (`resources.names.incarnation_prefix`), savepoints are in folders
+with the name, and FlinkSnapshots outlive their FlinkJob.
 
     job.startFrom       storage                        first start
     ──────────────────  ─────────────────────────────  ──────────────────────────────────────────────────────────────
@@ -48,8 +48,8 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def source_of(spec: FlinkJobSpec) -> str:
-    """Return the source of the first start's state in the spec: a path, `empty`, `latest-of-name`, or an empty
-    string.
+    """Return the source of the state that the spec names for the first start: a path, `empty`, `latest-of-name`, or an
+    empty string.
     """
     job = spec.job
     if job.initial_savepoint_path is not None:
@@ -62,10 +62,10 @@ def source_of(spec: FlinkJobSpec) -> str:
 def newest_snapshot(snapshots: Iterable[StoredSnapshot]) -> StoredSnapshot | None:
     """Return the newest snapshot of the last incarnation.
 
-    Within an incarnation the checkpoint number decides, because its clock may have been set back. A savepoint takes
-    precedence over the checkpoint of which it is a copy, and a complete snapshot over a torn one. Between
-    incarnations only the time can decide. A snapshot of unknown time, which cannot be read, may be the newest. So it
-    counts as the newest.
+    Within an incarnation the checkpoint number decides, because the clock of the master may have been set back. A
+    savepoint takes precedence over the checkpoint of which it is a copy, and a complete snapshot over a torn one.
+    Between incarnations only the time can decide. The time of a snapshot that cannot be read is not known. The snapshot
+    may be the newest, so it counts as the newest.
     """
     last: dict[str, StoredSnapshot] = {}
     times: dict[str, datetime] = {}

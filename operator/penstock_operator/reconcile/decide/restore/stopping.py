@@ -29,10 +29,10 @@ A master is SUSPENDED when another master has taken over the job. It ends after 
 restarts, and takes over again if no other master prevents it. If the master does not end, its pod is deleted. The
 incarnation stays the same. So its folder in storage still decides between this master and the other one.
 
-A job that is FINISHED before the end of its input was stopped. The operator has stopped it and recorded that, or a
-user has stopped it, which ends the job. But an adopted job (`adoption`) may have been stopped by an operation that
-was lost with its status. The stop was then requested before the adoption, and the engine completes a savepoint well
-within `REQUEST_BEFORE_ADOPTION`. Such a job has not reached its end.
+A job that is FINISHED before the end of its input was stopped. Usually the operator has stopped the job and recorded
+the stop, or a user has stopped the job for good. But an adopted job (`adoption`) may have been stopped by an operation
+that was lost with the status. The stop was then requested before the adoption, and the engine completes a savepoint
+well within `REQUEST_BEFORE_ADOPTION`. Such a job has not reached its end.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class WithSavepoint:
 class StopNow:
     """Decision to remove the pods. The successor is restored from `restore`.
 
-    If `newest` is set, the restore point only proves that a way back exists. If a newer
-    checkpoint completes before the pods are gone, the successor uses that checkpoint.
+    If `newest` is set, the restore point only proves that a successor can be restored. If a newer checkpoint completes
+    before the pods are gone, the successor uses that checkpoint.
     """
 
     restore: Restore
@@ -182,8 +182,8 @@ def is_down(ctx: Context) -> bool:
 
 
 def stopped_without_request(ctx: Context) -> bool:
-    """Return whether the job was stopped by an operation that was lost with its status. The spec may request
-    something else.
+    """Return whether the job was stopped by an operation that was lost with the status. The spec may request something
+    else.
     """
     running, engine = ctx.status.running, ctx.seen.engine
     if running is None or running.adopted_at is None or running.finished_at is not None:

@@ -1,5 +1,5 @@
-"""The savepoints and checkpoints that may be deleted, and those that a start may still need. Pure functions; they
-need no running job.
+"""The savepoints and checkpoints that may be deleted, and those that a start may still need. Pure functions. They also
+work while the job does not run.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def protected_paths(status: FlinkJobStatus, initial: str | None = None) -> froze
 def awaited_paths(status: FlinkJobStatus, initial: str | None, redeploy_nonce: int | None) -> frozenset[str]:
     """Return the paths of another FlinkJob's snapshots from which this FlinkJob may still be started.
 
-    The path in its spec only counts before its first start, and after a new redeploy nonce.
+    The path in the spec of this FlinkJob only counts before the first start, and after a new redeploy nonce.
     """
     never_started = status.running is None and status.next_restore is None
     redeploy = redeploy_nonce is not None and redeploy_nonce != status.nonces.savepoint_redeploy
@@ -59,7 +59,7 @@ def has_own_state(status: FlinkJobStatus) -> bool:
 def disposable(status: FlinkJobStatus) -> tuple[Superseded, ...]:
     """Return the incarnations whose checkpoints may be deleted with the FlinkJob.
 
-    Skip an earlier FlinkJob's incarnation, unless this FlinkJob has completed a checkpoint or savepoint since.
+    Skip an incarnation of an earlier FlinkJob, unless this FlinkJob has completed a checkpoint or savepoint.
     """
     has_own = has_own_state(status)
     return tuple(former for former in status.superseded if has_own or not former.borrowed)
