@@ -35,7 +35,7 @@ class ClusterOwner(Protocol):
 
     def is_at(self, host: str) -> bool: ...
 
-    def available(self, job: int, slots: Sequence[str]) -> list[str]: ...
+    def available(self, job: int, slots: Sequence[str], wanted: int, priority: int) -> list[str]: ...
 
     def place(self, job: int, count: int, slots: Sequence[str], machines: Mapping[str, str]) -> list[str]: ...
 
@@ -116,8 +116,8 @@ class _RemoteSlots:
             self._numbers[job] = next(self._next)
         return self._numbers[job]
 
-    def available(self, job: object, slots: Sequence[str]) -> list[str]:
-        return self._owner.available(self.number(job), slots)
+    def available(self, job: object, slots: Sequence[str], wanted: int = 0, priority: int = 0) -> list[str]:
+        return self._owner.available(self.number(job), slots, wanted, priority)
 
     def place(
         self, job: object, count: int, slots: Sequence[str], machines: Mapping[str, str] | None = None

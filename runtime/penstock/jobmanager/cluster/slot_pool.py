@@ -1,11 +1,33 @@
-"""The assignment of slots to jobs. At most one job holds a slot at a time. The slots of a TaskManager may belong to several jobs."""
+"""The assignment of slots to jobs. At most one job holds a slot at a time. The slots of a TaskManager may belong to several jobs.
+
+Jobs that wait for slots form a queue. The job with the highest priority is first, and of several the one that has waited or run for the longest
+time. Free slots are reserved for the first jobs of the queue until they have as many as they need. Otherwise jobs that need few slots would take
+each slot that becomes free, and a job that needs many would wait forever. A job that needs more slots than the cluster has reserves none, because
+it cannot start. A running job never loses a slot to a job with a higher priority.
+"""
 
 from __future__ import annotations
 
+import itertools
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from penstock.common.errors import NotEnoughSlots
+
+WAIT_S = 10.0
+"""Time in seconds after which a job that no longer asks for slots leaves the queue. Jobs ask ten times a second."""
+
+
+class _Request(NamedTuple):
+    """Request of a waiting job. The queue has the order of the first two fields."""
+
+    urgency: int
+    """Priority with a negative sign."""
+    arrival: int
+    slots: int
+    asked_at: float
 
 
 class SlotPool:
@@ -18,13 +40,22 @@ class SlotPool:
     ['3', '1']
     >>> pool.available("b", ["1", "2", "3"])
     ['2']
+    >>> pool.available("c", ["1", "2", "3", "4"], wanted=2)
+    ['4']
+    >>> pool.available("d", ["1", "2", "3", "4"], wanted=1)  # "c" waits for a slot longer
+    []
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._assigned: dict[object, list[str]] = {}
         self._needed: dict[object, int] = {}
         self._homes: dict[object, list[str]] = {}
         """Machines of the slots that a job holds or held."""
+        self._arrivals: dict[object, int] = {}
+        """Order in which jobs have asked for slots the first time."""
+        self._waiting: dict[object, _Request] = {}
+        self._numbers = itertools.count()
+        self._clock = clock
         self._lock = threading.Lock()
 
     def need(self, job: object, count: int) -> int:
@@ -37,15 +68,39 @@ class SlotPool:
         """Record that the job needs only the slots that it holds."""
         with self._lock:
             self._needed[job] = len(self._assigned.get(job, ()))
+            self._waiting.pop(job, None)
 
-    def available(self, job: object, slots: Sequence[str]) -> list[str]:
-        """Return the elements of `slots` that the job holds or could get."""
+    def available(self, job: object, slots: Sequence[str], wanted: int = 0, priority: int = 0) -> list[str]:
+        """Return the elements of `slots` that the job holds or could get.
+
+        Args:
+            wanted: number of slots for which the job waits. It is in the queue as long as it repeats the call, until it gets its slots.
+                0 means that it does not wait.
+        """
         with self._lock:
+            if wanted:
+                arrival = self._arrivals.setdefault(job, next(self._numbers))
+                self._waiting[job] = _Request(-priority, arrival, wanted, self._clock())
             return self._available(job, slots)
 
     def _available(self, job: object, slots: Sequence[str]) -> list[str]:
-        others = {slot for other, assigned in self._assigned.items() if other != job for slot in assigned}
-        return [slot for slot in slots if slot not in others]
+        assigned = {slot for held in self._assigned.values() for slot in held}
+        free = [slot for slot in slots if slot not in assigned]
+        usable = {*self._assigned.get(job, ()), *free[self._reserved(job, slots) :]}
+        return [slot for slot in slots if slot in usable]
+
+    def _reserved(self, job: object, slots: Sequence[str]) -> int:
+        """Return the number of free slots that jobs ahead of this one still need."""
+        own = self._waiting.get(job)
+        oldest = self._clock() - WAIT_S
+        return sum(
+            max(0, request.slots - len(set(self._assigned.get(other, ())).intersection(slots)))
+            for other, request in self._waiting.items()
+            if other != job
+            and (own is None or request < own)
+            and request.slots <= len(slots)
+            and request.asked_at >= oldest
+        )
 
     def place(
         self, job: object, count: int, slots: Sequence[str], machines: Mapping[str, str] | None = None
@@ -82,6 +137,8 @@ class SlotPool:
             self._homes[job] = [(machines or {}).get(slot, "") for slot in assigned]
             self._assigned[job] = assigned
             self._needed[job] = count
+            self._arrivals.setdefault(job, next(self._numbers))
+            self._waiting.pop(job, None)
             return list(assigned)
 
     def release(self, job: object) -> None:
@@ -89,3 +146,5 @@ class SlotPool:
             self._assigned.pop(job, None)
             self._homes.pop(job, None)
             self._needed.pop(job, None)
+            self._arrivals.pop(job, None)
+            self._waiting.pop(job, None)

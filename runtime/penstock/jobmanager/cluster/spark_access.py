@@ -41,7 +41,7 @@ class Driver(msgspec.Struct):
 class Slots(Protocol):
     """Assignment of slots to jobs. `slot_pool.SlotPool` describes the methods."""
 
-    def available(self, job: object, slots: Sequence[str]) -> list[str]: ...
+    def available(self, job: object, slots: Sequence[str], wanted: int = 0, priority: int = 0) -> list[str]: ...
 
     def place(
         self, job: object, count: int, slots: Sequence[str], machines: Mapping[str, str] | None = None

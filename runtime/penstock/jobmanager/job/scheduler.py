@@ -90,7 +90,8 @@ class JobScheduler:
         while True:
             self.parallelism = self.wanted
             graph = self._build_graph(self.wanted)
-            needed, available = graph.slots, runner.available_slots()
+            needed = graph.slots
+            available = runner.available_slots(needed, self._settings.slot_priority)
             waited = time.monotonic() - started
             if available >= needed and not self._is_early(runner, waited, patience) and _hold(runner, needed):
                 return self._settle(graph, None)

@@ -78,6 +78,7 @@ class JobSettings:
     enumerator_timeout_s: float = 600.0
     commit_timeout_s: float = 600.0
     slot_timeout_s: float = 300.0
+    slot_priority: int = 0
     log: LogSettings = field(default_factory=LogSettings)
     python_path: list[str] = field(default_factory=list)
     """Directories and files with the program's modules, for the Python workers."""
@@ -141,6 +142,7 @@ class JobSettings:
             enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
             commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),
             slot_timeout_s=conf.get(options.SLOT_REQUEST_TIMEOUT).total_seconds(),
+            slot_priority=conf.get(options.SLOT_PRIORITY),
             log=LogSettings.from_configuration(conf),
             python_path=[os.path.abspath(path) for path in conf.get(options.PYTHON_FILES)],
         )

@@ -70,7 +70,7 @@ class InProcessRunner:
     def task_managers(self) -> list[str]:
         return [TASK_MANAGER] * self._placed
 
-    def available_slots(self) -> int:
+    def available_slots(self, wanted: int = 0, priority: int = 0) -> int:
         return self._capacity
 
     def expects_returning_slots(self) -> bool:

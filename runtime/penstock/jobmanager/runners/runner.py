@@ -63,8 +63,12 @@ class Runner(Protocol):
         """Return the TaskManager id of every slot that the job holds, in order. The list is empty if the job holds no slots."""
         ...
 
-    def available_slots(self) -> int:
-        """Return the number of slots in which the job could run now: free slots, and the slots that the job holds."""
+    def available_slots(self, wanted: int = 0, priority: int = 0) -> int:
+        """Return the number of slots in which the job could run now: free slots, and the slots that it holds.
+
+        Args:
+            wanted, priority: number of slots for which the job waits, and its priority among waiting jobs. See `SlotPool.available`.
+        """
         ...
 
     @property

@@ -123,8 +123,8 @@ class SparkRunner:
     def task_managers(self) -> list[str]:
         return list(self._task_managers)
 
-    def available_slots(self) -> int:
-        return len(self._cluster.slots.available(self, list(self._cluster.all_slots())))
+    def available_slots(self, wanted: int = 0, priority: int = 0) -> int:
+        return len(self._cluster.slots.available(self, list(self._cluster.all_slots()), wanted, priority))
 
     @property
     def can_add_slots(self) -> bool:

@@ -13,6 +13,12 @@ SCHEDULER = choice_option(
     "Behaviour if the cluster has fewer slots than the parallelism needs. default: wait for slots. adaptive: run "
     "with the available slots.",
 )
+SLOT_PRIORITY = int_option(
+    "penstock.slots.priority",
+    0,
+    "Priority of the job among the jobs of a session cluster that wait for slots. The job with the highest number gets "
+    "free slots first. Jobs with the same priority get them in the order of their start. No job loses a slot.",
+)
 JOBMANAGER_ADDRESS = text_option(
     "jobmanager.rpc.address",
     None,

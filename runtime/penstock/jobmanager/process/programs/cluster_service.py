@@ -77,8 +77,8 @@ class ClusterService:
         with self._lock:
             return self._keys.setdefault(job, _JobKey())
 
-    def available(self, job: int, slots: list[str]) -> list[str]:
-        return self._cluster.spark.slots.available(self._key(job), slots)
+    def available(self, job: int, slots: list[str], wanted: int = 0, priority: int = 0) -> list[str]:
+        return self._cluster.spark.slots.available(self._key(job), slots, wanted, priority)
 
     def place(self, job: int, count: int, slots: list[str], machines: dict[str, str]) -> list[str]:
         return self._cluster.spark.slots.place(self._key(job), count, slots, machines)

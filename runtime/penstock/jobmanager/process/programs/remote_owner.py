@@ -39,8 +39,8 @@ class RemoteOwner:
     def is_at(self, host: str) -> bool:
         return bool(self._session.call("is_at", host, result=bool))
 
-    def available(self, job: int, slots: Sequence[str]) -> list[str]:
-        found: list[str] = self._session.call("available", job, slots, result=list[str])
+    def available(self, job: int, slots: Sequence[str], wanted: int, priority: int) -> list[str]:
+        found: list[str] = self._session.call("available", job, slots, wanted, priority, result=list[str])
         return found
 
     def place(self, job: int, count: int, slots: Sequence[str], machines: Mapping[str, str]) -> list[str]:
