@@ -40,7 +40,12 @@ class SessionProcess:
         command = [sys.executable, "-m", "penstock.cli", "session", "--local"]
         for key, value in settings.items():
             command += ["-D", f"{key}={value}"]
-        environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", "")}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": str(RUNTIME),
+            "PENSTOCK_CACHE": os.environ.get("PENSTOCK_CACHE", ""),
+            "SESSION_FOLDER": str(self.folder),
+        }
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=self.folder)
         assert self.process.stdout is not None
         for line in self.process.stdout:
@@ -84,10 +89,16 @@ class SessionProcess:
     def wait_for(self, job_id: str, state: str) -> None:
         self.wait_until(lambda: self.state(job_id) == state, f"job {job_id} is {state}")
 
-    def processes(self) -> list[psutil.Process]:
-        """Return the processes of programs."""
+    def processes(self) -> set[psutil.Process]:
+        """Return the processes of programs, also those whose parent has ended."""
         assert self.process is not None
-        servers = [
-            child for child in psutil.Process(self.process.pid).children() if "fork_server" in " ".join(child.cmdline())
-        ]
-        return [child for server in servers for child in server.children()]
+        servers = [child.pid for child in psutil.Process(self.process.pid).children()]
+        found = set()
+        for process in psutil.process_iter():
+            try:
+                is_forked = "programs.fork_server" in " ".join(process.cmdline()) and process.pid not in servers
+                if is_forked and process.environ().get("SESSION_FOLDER") == str(self.folder):
+                    found.add(process)
+            except psutil.Error:
+                continue
+        return found

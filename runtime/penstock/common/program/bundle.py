@@ -37,6 +37,8 @@ from penstock.common.program.archives import unpack
 
 MAX_BYTES = 512 << 20
 """Maximum size of a bundle."""
+MAX_NAME = 200
+"""Maximum length of the file name of a bundle, in bytes."""
 INSTALL_S = 900.0
 """Maximum time of an installation of packages, in seconds."""
 SHARED = ("numpy", "pyarrow", "msgspec", "pyspark", "py4j", "fsspec", "penstock-streaming")
@@ -78,7 +80,12 @@ def check_name(name: str) -> str:
     Raises:
         InvalidJob: it is not the name of a module, an archive or a wheel.
     """
-    if os.path.basename(name) != name or not name.isprintable() or not name.endswith(SUFFIXES) or name.startswith("."):
+    is_file_name = os.path.basename(name) == name and name.isprintable() and not name.startswith(".")
+    if len(name.encode(errors="replace")) > MAX_NAME:
+        raise InvalidJob(
+            f"the file name {name[:40]}… of the program has more than {MAX_NAME} bytes", remedy="use a shorter name"
+        )
+    if not is_file_name or not name.endswith(SUFFIXES):
         raise InvalidJob(
             f"{name!r} is not a program",
             remedy=f"send a file whose name ends with {', '.join(SUFFIXES)}, without a folder",

@@ -163,7 +163,7 @@ def test_a_killed_process_continues_from_its_checkpoint(session: SessionProcess)
     session.wait_until(lambda: "checkpoint 2 is complete" in session.http.get(f"/jobs/{job_id}/log").text, "checkpoint")
     (process,) = session.processes()
     process.kill()
-    session.wait_until(lambda: session.processes() not in ([], [process]), "another process")
+    session.wait_until(lambda: session.processes() - {process}, "another process")
     before = max(numbers(session.output(job_id)))
     session.wait_until(lambda: max(numbers(session.output(job_id))) > before + 200, "records after the kill")
     assert counts_are_right(session.output(job_id))
@@ -260,12 +260,7 @@ def test_a_running_program_is_not_deleted(session: SessionProcess) -> None:
 
 
 def test_a_program_that_crashes_again_and_again_fails(session: SessionProcess) -> None:
-    crash = ENDLESS + "\n"
-    crash = crash.replace(
-        "env = Stream",
-        "import os, threading, time\n\n\ndef die():\n    time.sleep(0.5)\n    os._exit(9)\n\n\nthreading.Thread(target=die).start()\nenv = Stream",
-        1,
-    )
+    crash = ENDLESS.replace("env.execute(", "env.execute_async(") + "import os\nos._exit(9)\n"
     job_id = session.run(session.upload("crash.py", crash), "crashing")
     session.wait_for(job_id, "FAILED")
     exceptions = session.http.get(f"/jobs/{job_id}/exceptions").json()

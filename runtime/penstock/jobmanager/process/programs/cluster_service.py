@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from penstock.common.errors import InvalidJob
@@ -19,6 +20,8 @@ from penstock.metrics.store import MetricStore, SubtaskReport
 
 MAX_JOBS = 1_000
 """Maximum number of jobs of a program."""
+
+logger = logging.getLogger(__name__)
 
 
 class _JobKey:
@@ -51,8 +54,12 @@ class ClusterService:
         Raises:
             InvalidJob: the job belongs to another program, or the program has too many jobs.
         """
-        if job_id not in self._job_ids:
+        if not self.has_job(job_id):
             raise InvalidJob(f"job {job_id} does not belong to this program, or the program has over {MAX_JOBS} jobs")
+
+    def has_job(self, job_id: str) -> bool:
+        """Return whether the program can have a job with this id."""
+        return job_id in self._job_ids
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
@@ -103,6 +110,15 @@ class ClusterService:
         """Release the slots of a program whose process has ended."""
         for job in list(self._keys):
             self.release(job)
+
+    def release_workers(self, job_ids: Iterable[str]) -> None:
+        """Let executors end the Python workers of jobs that a killed process has left."""
+        try:
+            locations = [executor.location for executor in self._cluster.spark.executors()]
+            for job_id in job_ids:
+                self._cluster.spark.release_workers(job_id, locations)
+        except Exception as error:  # the driver may have ended
+            logger.warning("workers of an ended program were not released: %s", error)
 
     # --- metrics ----------------------------------------------------------------------------------------------
 

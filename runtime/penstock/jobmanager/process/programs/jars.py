@@ -28,13 +28,14 @@ class SessionJars:
 
     def delete(self, jar_id: str) -> None:
         name, digest = self._store.find(jar_id)
-        users = [program.spec.id for program in self._programs.programs() if program.spec.digest == digest]
-        if users:
-            raise Conflict(
-                f"program {users[0]} uses {name}, and needs it when it starts again",
-                remedy="cancel its jobs first, or leave the file",
-            )
-        self._store.delete_bundle(name, digest)
+        with self._programs.registering:
+            users = [program.spec.id for program in self._programs.programs() if program.spec.digest == digest]
+            if users:
+                raise Conflict(
+                    f"program {users[0]} uses {name}, and needs it when it starts again",
+                    remedy="cancel its jobs first, or leave the file",
+                )
+            self._store.delete_bundle(name, digest)
 
     def run(self, jar_id: str, request: facts.RunRequest) -> str:
         return self._programs.run(self._spec(jar_id, request))

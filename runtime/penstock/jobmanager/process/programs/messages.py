@@ -9,7 +9,19 @@ from typing import Any
 
 import msgspec
 
+from penstock.common import errors
+from penstock.common.errors import (
+    ClusterError,
+    Fenced,
+    InvalidJob,
+    JobError,
+    JobSuspended,
+    PenstockError,
+    PlatformError,
+    RecoverableError,
+)
 from penstock.jobmanager.cluster.spark_access import Driver
+from penstock.rest import errors as rest_errors
 
 
 class ProgramSpec(msgspec.Struct):
@@ -74,3 +86,33 @@ class ProgramEnd(msgspec.Struct):
     location: str = ""
     traceback: str = ""
     plan: dict[str, Any] | None = None
+
+    @property
+    def is_of_platform(self) -> bool:
+        """Return whether the program may succeed later without a change, because storage or the cluster has failed."""
+        return issubclass(_KINDS.get(self.code, JobError), PlatformError | RecoverableError)
+
+    @property
+    def is_of_another_session(self) -> bool:
+        """Return whether another session has taken over the program's jobs."""
+        return self.code in (Fenced.code, JobSuspended.code)
+
+    @classmethod
+    def of(cls, error: BaseException) -> ProgramEnd:
+        if isinstance(error, PenstockError):
+            return cls(error.code, error.message, error.remedy, error.operator, error.location)
+        return cls(ClusterError.code, f"{type(error).__name__}: {error}")
+
+    def error(self) -> PenstockError:
+        """Return the exception that a client gets which has started the program."""
+        message = self.message or "the program has ended without a job"
+        kind = _KINDS.get(self.code, InvalidJob)
+        return kind(message, remedy=self.remedy, operator=self.operator, location=self.location)
+
+
+_KINDS: dict[str, type[PenstockError]] = {
+    kind.code: kind
+    for kind in (*vars(errors).values(), *vars(rest_errors).values())
+    if isinstance(kind, type) and issubclass(kind, PenstockError)
+}
+"""Exceptions by code."""

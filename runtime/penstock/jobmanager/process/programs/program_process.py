@@ -13,7 +13,6 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -35,7 +34,7 @@ from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpe
 from penstock.jobmanager.process.programs.program_functions import functions_of
 from penstock.jobmanager.process.programs.remote_owner import ForwardedMetrics, RemoteOwner
 from penstock.jobmanager.process.programs.rpc import Connection
-from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector
+from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector, run_script_on
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.runner import Runner
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 
 SUSPEND_S = 20.0
 """Time in seconds for the jobs to reach a barrier when the process must end."""
-RunEntry = Callable[[Executor, ProcessSpec], None]
-"""Function that runs the program's `main`. Its jobs go to the executor."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +122,7 @@ class AttachedClusterProvider:
         self._cluster.detach()
 
 
-def run_program_process(peer: socket.socket, run_entry: RunEntry) -> int:
+def run_program_process(peer: socket.socket) -> int:
     """Run the program that the session describes over the connection. Return the exit code: 0, or 1 after an error of the program."""
     ended = threading.Event()
     state: dict[str, Any] = {}
@@ -140,7 +137,7 @@ def run_program_process(peer: socket.socket, run_entry: RunEntry) -> int:
         if ended.is_set():
             return 1
     spec: ProcessSpec = state["spec"]
-    return _Process(spec, early, ended).run(run_entry)
+    return _Process(spec, early, ended).run()
 
 
 class _Process:
@@ -183,6 +180,9 @@ class _Process:
     def _suspend(self) -> None:
         """Leave the jobs with their checkpoints."""
         self._suspending.set()
+        self._suspend_jobs()
+
+    def _suspend_jobs(self) -> None:
         for master in self.session.dispatcher.jobs():
             if not master.is_done:
                 master.suspend()
@@ -194,40 +194,53 @@ class _Process:
         self._suspend()
         os._exit(1)
 
-    def _plan(self, run_entry: RunEntry) -> dict[str, Any] | None:
+    def _plan(self) -> dict[str, Any] | None:
         """Return the graph of the program's first job."""
         collector = GraphCollector()
         with suppress(GraphBuilt):
-            run_entry(collector, self._spec)
+            _run_entry(collector, self._spec)
         return None if collector.graph is None else collector.graph.to_json()
 
-    def run(self, run_entry: RunEntry) -> int:
-        """Run the program and wait for the jobs that it has started."""
-        end = ProgramEnd()
+    def run(self) -> int:
+        """Run the program and wait for the jobs that it has started. An error of the program cancels them."""
+        end, this = ProgramEnd(), os.getpid()
         try:
-            prepare_imports(self._spec)
-            if self._spec.plan_only:
-                end.plan = self._plan(run_entry)
-            else:
-                run_entry(self.session, self._spec)
-            for master in self.session.dispatcher.jobs():
-                master.wait()
-            if not self.session.dispatcher.jobs() and end.plan is None:
-                raise InvalidJob(
-                    f"{self._spec.program.entry} has ended without a job",
-                    remedy="end the program with env.execute(...)",
-                )
+            end.plan = self._main()
         except SystemExit as error:
             if error.code not in (None, 0):
                 end = ProgramEnd("USER_CODE", f"the program has called sys.exit({error.code!r})")
         except BaseException as error:
             end = _end_of(error)
+        if os.getpid() != this:  # the program has called os.fork, and this is its child
+            return 1 if end.code else 0
+        jobs = self.session.dispatcher.jobs()
+        if end.is_of_another_session:
+            self._suspend_jobs()
+        elif end.code:
+            self.session.end_jobs()
+        for master in jobs:
+            master.wait()
         if self._suspending.is_set():
             return 0
+        if not jobs and not end.code and end.plan is None:
+            end = _end_of(
+                InvalidJob(
+                    f"{self._spec.program.entry} has ended without a job",
+                    remedy="end the program with env.execute(...)",
+                )
+            )
         self._peer.call("ended", end)
         self.session.cluster.stop()
         self._peer.close()
         return 1 if end.code else 0
+
+    def _main(self) -> dict[str, Any] | None:
+        """Run the program. Return the graph of its first job if only this is wanted."""
+        prepare_imports(self._spec)
+        if self._spec.plan_only:
+            return self._plan()
+        _run_entry(self.session, self._spec)
+        return None
 
 
 def _nothing() -> None:
@@ -236,6 +249,7 @@ def _nothing() -> None:
 
 def _end_of(error: BaseException) -> ProgramEnd:
     if isinstance(error, PenstockError):
+        sys.stderr.write(f"{error}\n")
         location = error.location or user_place(error)
         return ProgramEnd(error.code, error.message, error.remedy, error.operator, location)
     text = program_traceback(error) if isinstance(error, Exception) else ""
@@ -267,9 +281,24 @@ def prepare_imports(spec: ProcessSpec) -> None:
     os.chdir(folders[0])
 
 
-def connect_and_run(fd: int, run_entry: RunEntry) -> int:
-    """Run as the process of a program, with the connection to the session at a file descriptor."""
+def _run_entry(executor: Executor, spec: ProcessSpec) -> None:
+    """Run the program's `main`. Its jobs go to the executor."""
+    program = spec.program
+    settings = {**spec.settings, **program.configuration}
+    if program.parallelism is not None:
+        settings[options.PARALLELISM.key] = str(program.parallelism)
+    run_script_on(executor, program.entry, program.args, settings)
+
+
+def run(connection: int) -> int:
+    """Run as the process of a program. Return the exit code.
+
+    Args:
+        connection: file descriptor of the connection to the session.
+    """
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # Ctrl-C in the session's terminal reaches the session, which suspends the jobs
-    return run_program_process(socket.socket(fileno=fd), run_entry)
+    peer = socket.socket(fileno=connection)
+    os.register_at_fork(after_in_child=peer.close)  # a process that the program forks must not keep the connection open
+    return run_program_process(peer)

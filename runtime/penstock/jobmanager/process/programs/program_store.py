@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import re
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -70,7 +71,7 @@ class ProgramStore:
         found = []
         for info in self._store.list_objects(join_url(self.url, "bundles") + "/"):
             name, digest = base_name(info.url), info.url.rsplit("/", 2)[-2]
-            if _DIGEST.match(digest):
+            if _DIGEST.match(digest) and _is_program(name):
                 found.append(facts.Jar(f"{digest}_{name}", name, int((info.modified or 0.0) * 1000)))
         return sorted(found, key=lambda jar: -jar.uploaded)
 
@@ -123,6 +124,8 @@ class ProgramStore:
                 check_name(program.bundle)
                 if not all(map(_ID.match, (program.id, program.job_id))) or not _DIGEST.match(program.digest):
                     raise ValueError("an id is not hexadecimal")
+                if base_name(info.url) != f"{program.id}.json":
+                    raise ValueError(f"it describes program {program.id}")
                 found.append(program)
             except ObjectMissing:
                 continue
@@ -132,3 +135,9 @@ class ProgramStore:
 
     def _program_url(self, program_id: str) -> str:
         return join_url(self.url, "programs", f"{program_id}.json")
+
+
+def _is_program(name: str) -> bool:
+    with suppress(InvalidJob):
+        return bool(check_name(name))
+    return False

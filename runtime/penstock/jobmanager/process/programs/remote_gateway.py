@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from penstock.jobmanager.cluster.task_managers import SlotUse
+from penstock.jobmanager.history.archive import JobArchive, archive_of
 from penstock.jobmanager.process.programs.program_functions import RESULTS
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
+from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
 from penstock.rest.errors import Unavailable
 
 ANSWER_S = 10.0
 """Time in seconds for the process of a program to answer. User code that keeps the interpreter busy can delay it."""
-LIST_S = 2.0
-"""Time in seconds to answer a request that concerns the jobs of all programs."""
+LIST_S = 1.0
+"""The same time for requests that concern the jobs of all programs, for all of them together."""
+LEAST_S = 0.05
+"""Minimum time in seconds for one of them."""
 
 
 class RemoteGateway:
@@ -32,8 +37,8 @@ class RemoteGateway:
             return self._process.call(function, *arguments, result=RESULTS[function], timeout_s=timeout_s)
         except TimeoutError:
             raise Unavailable(
-                f"the process of program {self._program} has not answered for {timeout_s:.0f} s",
-                remedy="its log and a thread dump show what it does. Cancel the program if it does not continue",
+                f"the process of program {self._program} does not answer",
+                remedy="its log and a thread dump show what it does. Cancel the job if it does not continue: this kills the process",
             ) from None
         except Disconnected:
             raise Unavailable(
@@ -42,13 +47,18 @@ class RemoteGateway:
 
     # --- all jobs ---------------------------------------------------------------------------------------------
 
-    def jobs(self) -> list[facts.Job]:
-        found: list[facts.Job] = self._call("jobs", timeout_s=LIST_S)
+    def jobs(self, deadline: float) -> list[facts.Job]:
+        """Return the jobs of the program. `deadline`: time on the monotonic clock for the answer."""
+        found: list[facts.Job] = self._call("jobs", timeout_s=_left(deadline))
         return found
 
-    def slot_uses(self) -> list[SlotUse]:
-        found: list[SlotUse] = self._call("slot_uses", timeout_s=LIST_S)
+    def slot_uses(self, deadline: float) -> list[SlotUse]:
+        found: list[SlotUse] = self._call("slot_uses", timeout_s=_left(deadline))
         return found
+
+    def archive(self, job_id: str, metrics: MetricStore) -> JobArchive:
+        """Return the REST data of a job. `metrics`: store with the job's metrics."""
+        return archive_of(_Archived(self, metrics), job_id)
 
     # --- one job ----------------------------------------------------------------------------------------------
 
@@ -123,10 +133,31 @@ class RemoteGateway:
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
         return str(self._call("rescale", job_id, parallelism, trigger_id))
 
-    def operation(self, request_id: str) -> facts.Operation:
-        found: facts.Operation = self._call("operation", request_id)
+    def operation(self, request_id: str, deadline: float | None = None) -> facts.Operation:
+        timeout_s = ANSWER_S if deadline is None else _left(deadline)
+        found: facts.Operation = self._call("operation", request_id, timeout_s=timeout_s)
         return found
 
     def operations(self) -> list[facts.Operation]:
         found: list[facts.Operation] = self._call("operations")
         return found
+
+
+class _Archived:
+    """Gateway to a program's jobs, with the metrics that the session keeps, for `archive_of`."""
+
+    def __init__(self, gateway: RemoteGateway, metrics: MetricStore) -> None:
+        self._gateway = gateway
+        self.metrics = metrics
+
+    @property
+    def insight(self) -> RemoteGateway:
+        return self._gateway
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._gateway, name)
+
+
+def _left(deadline: float) -> float:
+    """Return the time in seconds until a deadline."""
+    return max(LEAST_S, deadline - time.monotonic())

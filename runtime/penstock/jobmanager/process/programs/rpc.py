@@ -28,7 +28,11 @@ MAX_MESSAGE = 256 * 2**20
 """Maximum size of a message in bytes. The state entries of a request are the largest messages."""
 THREADS = 32
 """Maximum number of calls of a peer that run at once."""
+MAX_CALLS = 1_000
+"""Maximum number of calls of a peer that wait or run. Further calls fail."""
 _LENGTH = struct.Struct(">I")
+_SECONDS = struct.Struct("@ll")
+"""Seconds and µs of a timeout of the socket."""
 _CALL, _NOTICE, _RESULT, _FAILURE = range(4)
 
 logger = logging.getLogger(__name__)
@@ -83,6 +87,7 @@ class Connection:
     Args:
         functions: functions that the peer may call, by name. Notices run one after the other, calls run in parallel.
         on_closed: function that is called once when the connection has ended.
+        send_timeout_s: time in seconds after which the connection ends if the peer reads nothing. None means no limit.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Connection:
         peer: socket.socket,
         functions: Mapping[str, Callable[..., Any]],
         on_closed: Callable[[], object] = lambda: None,
+        send_timeout_s: float | None = None,
     ) -> None:
         self._socket = peer
         self._functions = {name: _Function(function) for name, function in functions.items()}
@@ -97,7 +103,12 @@ class Connection:
         self._pending: dict[int, Future[Any]] = {}
         self._numbers = itertools.count()
         self._closed = False
+        self._is_silent = False
+        """Whether the peer has sent nothing since a call timed out."""
         self._sending, self._lock = threading.Lock(), threading.Lock()
+        self._calls = threading.BoundedSemaphore(MAX_CALLS)
+        if send_timeout_s is not None:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SECONDS.pack(int(send_timeout_s), 0))
         self._pool = ThreadPoolExecutor(THREADS, "program-call")
         self._thread = threading.Thread(target=self._receive, name="program-calls", daemon=True)
 
@@ -113,14 +124,28 @@ class Connection:
     def is_closed(self) -> bool:
         return self._closed
 
-    def call(self, function: str, *arguments: Any, result: type[T] | Any = Any, timeout_s: float | None = None) -> Any:
+    def call(
+        self,
+        function: str,
+        *arguments: Any,
+        result: type[T] | Any = Any,
+        timeout_s: float | None = None,
+        even_if_silent: bool = False,
+    ) -> Any:
         """Call a function of the peer and return its result as `result`.
+
+        Args:
+            even_if_silent: wait also if the peer has sent nothing since a call timed out. Otherwise such a call fails at once, so that a
+                peer that hangs does not delay the caller again and again.
 
         Raises:
             PenstockError: exception of the function.
+            ClusterError: the result has another type.
             Disconnected: the peer's process has ended.
             TimeoutError: no result came within `timeout_s` seconds.
         """
+        if self._is_silent and not even_if_silent:
+            raise TimeoutError(f"the call {function!r} is not sent, because the peer does not answer")
         number, future = next(self._numbers), Future[Any]()
         with self._lock:
             if self._closed:
@@ -129,6 +154,11 @@ class Connection:
         try:
             self._send(_CALL, number, function, arguments)
             return msgspec.convert(future.result(timeout_s), result)
+        except TimeoutError:
+            self._is_silent = True
+            raise
+        except msgspec.ValidationError as error:
+            raise ClusterError(f"the answer to {function!r} is not valid: {error}") from None
         finally:
             with self._lock:
                 self._pending.pop(number, None)
@@ -145,6 +175,10 @@ class Connection:
         try:
             with self._sending:
                 self._socket.sendall(_LENGTH.pack(len(body)) + body)
+        except BlockingIOError:  # a part of the message may have been sent
+            logger.warning("the process of a program reads nothing, so its connection ends")
+            self.close()
+            raise _gone() from None
         except OSError:
             raise _gone() from None
 
@@ -154,6 +188,7 @@ class Connection:
                 (length,) = _LENGTH.unpack(head)
                 if length > MAX_MESSAGE or (body := self._exactly(length)) is None:
                     break
+                self._is_silent = False
                 self._take(*msgspec.msgpack.decode(body, type=tuple[int, int, str, Any]))
         except Exception:
             logger.exception("the connection to the process of a program ends")
@@ -162,17 +197,28 @@ class Connection:
 
     def _take(self, kind: int, number: int, name: str, content: Any) -> None:
         if kind == _CALL:
-            self._pool.submit(self._answer, number, name, content)
+            if self._calls.acquire(blocking=False):
+                self._pool.submit(self._answer, number, name, content)
+            else:
+                error = ClusterError(f"more than {MAX_CALLS} calls of one process wait for an answer")
+                self._reply(_FAILURE, number, name, _Failure.of(error))
         elif kind == _NOTICE:
             try:
                 self._functions[name](content)
             except Exception:
                 logger.exception("the notice %r of a program's process is ignored", name)
-        elif (future := self._pending.get(number)) is not None:
-            if kind == _RESULT:
+        else:
+            failure = None if kind == _RESULT else msgspec.convert(content, _Failure)
+            future = self._taken(number)
+            if future is not None and failure is None:
                 future.set_result(content)
-            else:
-                future.set_exception(msgspec.convert(content, _Failure).error())
+            elif future is not None and failure is not None:
+                future.set_exception(failure.error())
+
+    def _taken(self, number: int) -> Future[Any] | None:
+        """Return the future of a call that still waits, and let it take no second result."""
+        with self._lock:
+            return self._pending.pop(number, None)
 
     def _answer(self, number: int, name: str, arguments: Any) -> None:
         kind = _RESULT
@@ -182,8 +228,19 @@ class Connection:
             if not isinstance(error, PenstockError):
                 logger.exception("the call %r of a program's process failed", name)
             kind, content = _FAILURE, _Failure.of(error)
-        with suppress(Disconnected):
+        finally:
+            self._calls.release()
+        self._reply(kind, number, name, content)
+
+    def _reply(self, kind: int, number: int, name: str, content: Any) -> None:
+        try:
             self._send(kind, number, name, content)
+        except Disconnected:
+            return
+        except Exception as error:  # the result is too large, or it has a value that cannot be sent
+            logger.warning("the result of the call %r cannot be sent: %s", name, error)
+            with suppress(Disconnected):
+                self._send(_FAILURE, number, name, _Failure.of(error))
 
     def _exactly(self, count: int) -> bytes | None:
         received = bytearray()
@@ -204,9 +261,9 @@ class Connection:
                 return
             self._closed = True
             pending = list(self._pending.values())
+            self._pending.clear()
         for future in pending:
-            if not future.done():
-                future.set_exception(_gone())
+            future.set_exception(_gone())
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()

@@ -10,7 +10,7 @@ from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.jobmanager.process.programs.remote_gateway import RemoteGateway
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.rest import facts, models
-from penstock.rest.errors import Unavailable
+from penstock.rest.errors import NotFound, Unavailable
 
 if TYPE_CHECKING:
     from penstock.common.logs.log_file import LogPart
@@ -98,7 +98,7 @@ class SessionGateway:
         program = self._programs.program_of(job_id)
         try:
             return self._of(job_id).job(job_id)
-        except Unavailable:
+        except (Unavailable, NotFound):  # its process does not answer, or it has not started the job again
             if program is not None and job_id in program.known:
                 return program.known[job_id]
             raise
@@ -154,15 +154,17 @@ class SessionGateway:
     def trigger_savepoint(
         self, job_id: str, target_directory: str | None, *, cancel_job: bool, trigger_id: str | None
     ) -> str:
-        return self._of(job_id).trigger_savepoint(
-            job_id, target_directory, cancel_job=cancel_job, trigger_id=trigger_id
-        )
+        of = self._of(job_id)
+        request = of.trigger_savepoint(job_id, target_directory, cancel_job=cancel_job, trigger_id=trigger_id)
+        return self._programs.note_request(job_id, request)
 
     def trigger_checkpoint(self, job_id: str, *, trigger_id: str | None) -> str:
-        return self._of(job_id).trigger_checkpoint(job_id, trigger_id=trigger_id)
+        request = self._of(job_id).trigger_checkpoint(job_id, trigger_id=trigger_id)
+        return self._programs.note_request(job_id, request)
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
-        return self._of(job_id).stop(job_id, target_directory, drain=drain, trigger_id=trigger_id)
+        request = self._of(job_id).stop(job_id, target_directory, drain=drain, trigger_id=trigger_id)
+        return self._programs.note_request(job_id, request)
 
     def cancel(self, job_id: str) -> None:
         program = self._programs.program_of(job_id)
@@ -172,7 +174,8 @@ class SessionGateway:
             self._programs.cancel(program, job_id)
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
-        return self._of(job_id).rescale(job_id, parallelism, trigger_id=trigger_id)
+        request = self._of(job_id).rescale(job_id, parallelism, trigger_id=trigger_id)
+        return self._programs.note_request(job_id, request)
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
         return self._own.dispose_savepoint(path, trigger_id=trigger_id)

@@ -1,0 +1,167 @@
+"""Stored bundles and programs, and files in the store that others have written or damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.common.errors import InvalidJob, StorageError
+from penstock.common.program.bundle import digest_of
+from penstock.jobmanager.process.programs import program_store
+from penstock.jobmanager.process.programs.messages import ProgramSpec
+from penstock.jobmanager.process.programs.program_store import ProgramStore
+from penstock.rest.errors import NotFound
+
+CONTENT = b"print(1)\n"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> ProgramStore:
+    return ProgramStore(str(tmp_path))
+
+
+def spec(number: int = 0, **more: object) -> ProgramSpec:
+    digits = f"{number:032x}"
+    values = {
+        "id": digits,
+        "bundle": "job.py",
+        "digest": digest_of(CONTENT),
+        "entry": "job.py",
+        "job_id": digits,
+        **more,
+    }
+    return msgspec.convert(values, ProgramSpec)
+
+
+def test_a_bundle_is_found_by_its_id(store: ProgramStore) -> None:
+    jar = store.put_bundle("job.py", CONTENT)
+    assert jar.id == f"{digest_of(CONTENT)}_job.py"
+    assert [one.id for one in store.bundles()] == [jar.id]
+    assert store.find(jar.id) == ("job.py", digest_of(CONTENT))
+    assert store.bundle("job.py", digest_of(CONTENT)) == CONTENT
+
+
+def test_the_same_bundle_is_stored_once(store: ProgramStore) -> None:
+    assert store.put_bundle("job.py", CONTENT).id == store.put_bundle("job.py", CONTENT).id
+    assert len(store.bundles()) == 1
+
+
+@pytest.mark.parametrize("name", ["a b.py", "ü.py", "a#b.py", "a?b.py", "a%2Fb.py", "a_b.tar.gz", "*.zip", "[x].whl"])
+def test_a_name_with_special_characters_is_kept(store: ProgramStore, name: str) -> None:
+    jar = store.put_bundle(name, CONTENT)
+    assert [one.name for one in store.bundles()] == [name]
+    found, digest = store.find(jar.id)
+    assert found == name
+    assert store.bundle(found, digest) == CONTENT
+    store.delete_bundle(found, digest)
+    assert store.bundles() == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "job",
+        "job.txt",
+        "../job.py",
+        "a/job.py",
+        "/job.py",
+        ".py",
+        ".job.py",
+        "job\n.py",
+        "job\0.py",
+        "x" * 300 + ".py",
+    ],
+)
+def test_another_name_is_refused(store: ProgramStore, name: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidJob) as refusal:
+        store.put_bundle(name, CONTENT)
+    assert refusal.value.remedy
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_an_empty_or_large_bundle_is_refused(store: ProgramStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidJob, match=r"job\.py is empty"):
+        store.put_bundle("job.py", b"")
+    monkeypatch.setattr(program_store, "MAX_BYTES", 3)
+    with pytest.raises(InvalidJob, match=r"job\.py has more than"):
+        store.put_bundle("job.py", b"1234")
+    assert store.bundles() == []
+
+
+@pytest.mark.parametrize(
+    "jar_id", ["", "_", "job.py", f"{'0' * 64}_job.py", f"{digest_of(CONTENT)}_other.py", "../x_y.py"]
+)
+def test_an_unknown_id_is_not_found(store: ProgramStore, jar_id: str) -> None:
+    store.put_bundle("job.py", CONTENT)
+    with pytest.raises(NotFound, match="GET /jars"):
+        store.find(jar_id)
+
+
+def test_a_damaged_or_deleted_bundle_is_an_error(store: ProgramStore, tmp_path: Path) -> None:
+    jar = store.put_bundle("job.py", CONTENT)
+    file = tmp_path / "bundles" / digest_of(CONTENT) / "job.py"
+    file.write_bytes(CONTENT[:-1])
+    with pytest.raises(StorageError, match="is damaged"):
+        store.bundle("job.py", digest_of(CONTENT))
+    assert store.put_bundle("job.py", CONTENT).id == jar.id  # the upload repairs it
+    assert store.bundle("job.py", digest_of(CONTENT)) == CONTENT
+    store.delete_bundle("job.py", digest_of(CONTENT))
+    with pytest.raises(NotFound, match="upload it again"):
+        store.bundle("job.py", digest_of(CONTENT))
+    store.delete_bundle("job.py", digest_of(CONTENT))
+
+
+def test_foreign_files_among_the_bundles_are_not_listed(store: ProgramStore, tmp_path: Path) -> None:
+    store.put_bundle("job.py", CONTENT)
+    bundles = tmp_path / "bundles"
+    (bundles / "README").write_text("hello")
+    for folder, name in (("notes", "job.py"), (digest_of(CONTENT), "notes.txt"), (digest_of(CONTENT), ".hidden.py")):
+        (bundles / folder).mkdir(exist_ok=True)
+        (bundles / folder / name).write_bytes(CONTENT)
+    assert [jar.name for jar in store.bundles()] == ["job.py"]
+
+
+def test_programs_are_returned_in_the_order_of_their_submission(store: ProgramStore) -> None:
+    stored = [spec(number, submitted_at=10 - number, args=["ü", ""]) for number in range(3)]
+    for one in stored:
+        store.put(one)
+    assert store.programs() == stored[::-1]
+    store.remove(stored[1].id)
+    store.remove(stored[1].id)
+    assert store.programs() == [stored[2], stored[0]]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff\xfe",
+        msgspec.json.encode(spec(7))[:-20],
+        msgspec.json.encode(spec(7)).replace(b'"job.py"', b"7"),
+        msgspec.json.encode(spec(7, id="../../x")),
+        msgspec.json.encode(spec(7, job_id="x")),
+        msgspec.json.encode(spec(7, digest="../..")),
+        msgspec.json.encode(spec(7, bundle="../job.py")),
+        msgspec.json.encode(spec(8)),  # the content of another file
+    ],
+)
+def test_a_file_that_describes_no_program_is_ignored(
+    store: ProgramStore, tmp_path: Path, caplog: pytest.LogCaptureFixture, content: bytes
+) -> None:
+    store.put(spec(1))
+    (tmp_path / "programs" / f"{7:032x}.json").write_bytes(content)
+    assert store.programs() == [spec(1)]
+    assert "does not describe a program" in caplog.text
+
+
+def test_a_program_of_a_later_version_with_more_fields_is_read(store: ProgramStore, tmp_path: Path) -> None:
+    store.put(spec(1))
+    file = tmp_path / "programs" / f"{1:032x}.json"
+    file.write_bytes(file.read_bytes().replace(b"{", b'{"later": [1],', 1))
+    assert store.programs() == [spec(1)]

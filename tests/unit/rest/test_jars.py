@@ -1,0 +1,236 @@
+"""Programs over REST, in Flink's shapes for JAR files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from penstock.common.errors import InvalidJob, NotEnoughSlots, SnapshotNotFound, StorageError
+from penstock.common.logs.log_file import LogPart
+from penstock.rest import facts
+from penstock.rest.app import create_app
+from penstock.rest.auth import TokenFile
+from penstock.rest.body_limit import UPLOAD_BYTES
+from penstock.rest.errors import Conflict, NotFound
+from tests.unit.rest.asgi_client import AsgiClient
+from tests.unit.rest.fake_gateway import FakeGateway
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from penstock.rest.gateway import ClusterGateway, Jars
+
+JOB_ID = "0123456789abcdef0123456789abcdef"
+OUTPUT = b"first\nsecond \xff\n"
+
+
+class FakeJars:
+    """Programs in memory. `rest.gateway.Jars` describes the methods."""
+
+    def __init__(self) -> None:
+        self.uploaded: list[tuple[str, bytes]] = []
+        self.requests: list[tuple[str, facts.RunRequest]] = []
+        self.error: Exception | None = None
+
+    def _called(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+    def upload(self, name: str, content: bytes) -> facts.Jar:
+        self._called()
+        self.uploaded.append((name, content))
+        return facts.Jar(f"digest_{name}", name, 1_700_000_000_000)
+
+    def jars(self) -> list[facts.Jar]:
+        self._called()
+        return [facts.Jar(f"digest_{name}", name, 1_700_000_000_000) for name, _ in self.uploaded]
+
+    def delete(self, jar_id: str) -> None:
+        self._called()
+
+    def run(self, jar_id: str, request: facts.RunRequest) -> str:
+        self._called()
+        self.requests.append((jar_id, request))
+        return JOB_ID
+
+    def plan(self, jar_id: str, request: facts.RunRequest) -> dict[str, Any]:
+        self._called()
+        self.requests.append((jar_id, request))
+        return {"jid": JOB_ID, "name": "job", "nodes": []}
+
+    def output(self, job_id: str, start: int, most: int, *, log: bool) -> LogPart:
+        self._called()
+        data = b"logged\n" if log else OUTPUT[start:]
+        return LogPart(start, start + len(data), len(OUTPUT), data)
+
+
+@pytest.fixture(scope="module")
+def jars() -> FakeJars:
+    return FakeJars()
+
+
+@pytest.fixture(scope="module")
+def app(jars: FakeJars) -> AsgiClient:
+    return AsgiClient(create_app(cast("ClusterGateway", FakeGateway()), jars=cast("Jars", jars)))
+
+
+@pytest.fixture
+def http(app: AsgiClient, jars: FakeJars) -> AsgiClient:
+    jars.uploaded, jars.requests, jars.error = [], [], None
+    return app
+
+
+@pytest.mark.parametrize("field", ["jarfile", "file", "x"])
+def test_an_upload_is_answered_as_in_flink(http: AsgiClient, jars: FakeJars, field: str) -> None:
+    answer = http.post("/jars/upload", files={field: ("job.py", b"\0\xff", "application/x-java-archive")})
+    assert answer.json() == {"filename": "/jars/digest_job.py", "status": "success"}
+    assert jars.uploaded == [("job.py", b"\0\xff")]
+    assert http.get("/v1/jars").json() == {
+        "address": "http://test",
+        "files": [{"id": "digest_job.py", "name": "job.py", "uploaded": 1_700_000_000_000, "entry": []}],
+    }
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"json": {}},
+        {"data": {"jarfile": "text"}},
+        {"content": b"not a form", "headers": {"Content-Type": "multipart/form-data; boundary=x"}},
+        {"content": b"", "headers": {"Content-Type": "multipart/form-data"}},
+        {"files": [("a", ("a.py", b"1")), ("b", ("b.py", b"1"))]},
+        {"files": {"jarfile": ("", b"1")}},
+    ],
+)
+def test_an_upload_without_one_file_is_refused(http: AsgiClient, jars: FakeJars, arguments: dict[str, Any]) -> None:
+    answer = http.post("/jars/upload", **arguments)
+    assert answer.status_code == 400, answer.text
+    assert answer.json()["errors"]
+    assert jars.uploaded == []
+
+
+def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(http: AsgiClient, jars: FakeJars) -> None:
+    answer = http.post("/jars/upload", content=b"", headers={"Content-Length": str(UPLOAD_BYTES + 1)})
+    assert answer.status_code == 413
+    assert str(UPLOAD_BYTES) in answer.text
+    assert jars.uploaded == []
+
+
+def test_a_start_has_all_fields_of_the_body(http: AsgiClient, jars: FakeJars) -> None:
+    body = {
+        "entryClass": "job.py",
+        "programArgsList": ["--a", "b c"],
+        "parallelism": 3,
+        "jobId": JOB_ID,
+        "allowNonRestoredState": True,
+        "savepointPath": "s3://b/x",
+        "restoreMode": "NO_CLAIM",
+        "flinkConfiguration": {"a.b": "c"},
+    }
+    assert http.post("/jars/digest_job.py/run", json=body).json() == {"jobid": JOB_ID}
+    request = facts.RunRequest("job.py", ["--a", "b c"], 3, "s3://b/x", True, JOB_ID, {"a.b": "c"})
+    assert jars.requests == [("digest_job.py", request)]
+
+
+def test_a_start_has_the_parameters_of_the_url(http: AsgiClient, jars: FakeJars) -> None:
+    http.post("/jars/x/run?entry-class=m:f&program-args=--a%20'b%20c'&parallelism=2&allowNonRestoredState=true")
+    http.post("/jars/x/run?programArg=a&programArg=b,c&savepointPath=/s", json={"parallelism": 5})
+    assert [request for _, request in jars.requests] == [
+        facts.RunRequest("m:f", ["--a", "b c"], 2, "", True),
+        facts.RunRequest("", ["a", "b,c"], 5, "/s", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "named"),
+    [
+        ("?parallelism=0", None, "parallelism"),
+        ("?parallelism=x", None, "parallelism"),
+        ("?no=1", None, "no"),
+        ("", {"parallelism": -1}, "parallelism"),
+        ("", {"parallelism": "many"}, "parallelism"),
+        ("", {"unknownField": 1}, "unknownField"),
+        ("", {"programArgs": "--a 'b"}, "programArgs"),
+        ("", {"programArgsList": "a"}, "programArgsList"),
+        ("", {"flinkConfiguration": {"a": {}}}, "flinkConfiguration"),
+        ("", {"restoreMode": "CLAIM"}, "CLAIM"),
+        ("", {"claimMode": "LEGACY"}, "LEGACY"),
+        ("", [], "body"),
+    ],
+)
+def test_a_wrong_start_is_refused_and_names_the_field(
+    http: AsgiClient, jars: FakeJars, path: str, body: object, named: str
+) -> None:
+    for method in ("run", "plan"):
+        answer = http.post(f"/jars/x/{method}{path}", json=body)
+        assert answer.status_code == 400, answer.text
+        assert named in answer.text
+    assert jars.requests == []
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_plan_is_the_graph(http: AsgiClient, jars: FakeJars, method: str) -> None:
+    answer = http.request(method, "/v1/jars/x/plan?programArg=1")
+    assert answer.json() == {"plan": {"jid": JOB_ID, "name": "job", "nodes": []}}
+    assert jars.requests[0][1].args == ["1"]
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (InvalidJob("the job is wrong", remedy="repair it"), 400),
+        (NotFound("the program is not stored"), 404),
+        (SnapshotNotFound("no savepoint at s3://b/x"), 404),
+        (Conflict("it is running"), 409),
+        (NotEnoughSlots("2 of 3 slots"), 503),
+        (StorageError("s3 does not answer"), 503),
+        (RuntimeError("a defect"), 500),
+    ],
+)
+def test_each_failure_has_its_status(http: AsgiClient, jars: FakeJars, error: Exception, status: int) -> None:
+    jars.error = error
+    for method, path in (
+        ("GET", "/jars"),
+        ("DELETE", "/jars/x"),
+        ("POST", "/jars/x/run"),
+        ("GET", "/jars/x/plan"),
+        ("GET", f"/jobs/{JOB_ID}/output"),
+    ):
+        answer = http.request(method, path)
+        assert answer.status_code == status, path
+        assert str(error.args[0]) in answer.json()["errors"][0]
+
+
+def test_a_deletion_returns_an_empty_object(http: AsgiClient) -> None:
+    assert http.delete("/jars/x").json() == {}
+
+
+def test_output_is_returned_from_a_position_on(http: AsgiClient) -> None:
+    answer = http.get(f"/jobs/{JOB_ID}/output?from=6")
+    assert answer.content == OUTPUT[6:]
+    assert answer.headers["X-Penstock-Log-End"] == str(len(OUTPUT))
+    assert answer.headers["content-type"].startswith("text/plain")
+    assert http.get(f"/jobs/{JOB_ID}/log").text == "logged\n"
+    assert http.get(f"/jobs/{JOB_ID}/output?from=x").status_code == 400
+
+
+def test_a_jobmanager_of_one_job_has_no_programs() -> None:
+    client = AsgiClient(create_app(cast("ClusterGateway", FakeGateway())))
+    assert client.get("/jars").status_code == 404
+    assert client.post("/jars/upload", files={"jarfile": ("job.py", b"1")}).status_code in (404, 405)
+
+
+def test_a_reader_sees_programs_and_starts_none(jars: FakeJars, tokens: tuple[Path, Path]) -> None:
+    admin, reader = (TokenFile(str(path)) for path in tokens)
+    app = create_app(cast("ClusterGateway", FakeGateway()), admin, reader=reader, jars=cast("Jars", jars))
+    client = AsgiClient(app)
+    as_reader = {"Authorization": "Bearer only-looking"}
+    jars.requests, jars.error = [], None
+    assert client.get("/jars", headers=as_reader).status_code == 200
+    assert client.post("/jars/x/run", headers=as_reader).status_code == 403
+    assert client.post("/jars/upload", files={"f": ("a.py", b"1")}, headers=as_reader).status_code == 403
+    assert client.request("DELETE", "/jars/x", headers=as_reader).status_code == 403
+    assert client.post("/jars/x/run").status_code == 401
+    assert jars.requests == []
