@@ -29,9 +29,9 @@ UNORDERED = AsyncFunctionDescriptor.OutputMode.UNORDERED
 class AsyncDataStream:
     """Utility class that applies an async function to a stream.
 
-    `timeout` covers all attempts of one record. After it, the function's `timeout` method is called with the record. An ordered
-    wait emits results in the order of their inputs, an unordered wait emits each result when it completes. No result overtakes
-    a watermark.
+    `timeout` covers all attempts of one record. After this time, Penstock calls the function's `timeout` method with the record.
+    An ordered wait emits results in the order of their inputs, and an unordered wait emits each result when it completes. No
+    result overtakes a watermark.
     """
 
     @staticmethod

@@ -10,15 +10,15 @@ from typing import Any
 
 
 def empty_result_predicate(result: list[Any] | None) -> bool:
-    """Return True, so that the call is retried, if there are no results."""
+    """Return True if there are no results. The call is then retried."""
     return result is None or len(result) == 0
 
 
 def has_exception_predicate(error: BaseException | None) -> bool:
-    """Return True, so that the call is retried, after any failure."""
+    """Return True if the call failed. The call is then retried."""
     return error is not None
 
 
 def exception_type_predicate(error: BaseException | None, expected_error_type: type[BaseException]) -> bool:
-    """Return True, so that the call is retried, if the failure has this type. Bind the type with `functools.partial`."""
+    """Return True if the failure has this type. The call is then retried. Bind the type with `functools.partial`."""
     return isinstance(error, expected_error_type)

@@ -32,7 +32,7 @@ class CheckpointStorage(ABC):  # noqa: B024 - subclasses differ only in their cl
 
 
 class JobManagerCheckpointStorage(CheckpointStorage):
-    """Storage of small states, which Flink keeps in the memory of the JobManager. Penstock writes files below the configured
+    """Storage of small states. Flink keeps these states in the memory of the JobManager. Penstock writes files below the configured
     directory, as for every storage.
 
     >>> JobManagerCheckpointStorage().get_max_state_size()

@@ -23,12 +23,12 @@ class RedisSink(Sink):
 
     Args:
         url: the URL for redis-py; see the package.
-        mapper: a record -> its command, `("SET", key, value)`, a list of commands, or None. Commands must be idempotent: increments are
-            refused.
+        mapper: a function from a record to its command `("SET", key, value)`, a list of commands, or None. Commands must be idempotent,
+            so the sink refuses increments.
         ttl: the time after which written keys expire. 0 means never.
         batch_size: the number of commands after which they are sent.
-        batch_time: how long commands wait at most before they are sent. Every checkpoint sends them too.
-        patience: how long a server may be lost, loading or full before the job fails over.
+        batch_time: the maximum time that commands wait before the sink sends them. The sink also sends them at every checkpoint.
+        patience: how long the sink retries if a server is lost, loading or full. After this time, the job fails over.
         password_file: the file with the password. It is read at every connection.
     """
 
@@ -109,10 +109,10 @@ def check_writable(server: Server, *, keeps_notes: bool = False) -> None:
     """Check that the server is a primary outside of a cluster.
 
     Args:
-        keeps_notes: the sink stores keys without a time to live that the server must not evict.
+        keeps_notes: whether the sink stores keys that have no time to live. The server must not evict these keys.
 
     Raises:
-        SinkError: the server does not answer or refuses access, is a replica, belongs to a cluster, or evicts such keys.
+        SinkError: the server does not answer or refuses access, is a replica, belongs to a cluster, or could evict these keys.
     """
     client = server.connect(SinkError)
     try:

@@ -40,8 +40,8 @@ class RedisStreamSource(MessageSource):
             columns. None means that records are `RedisEntry`s.
         field: the field of an entry that holds the record.
         start: "earliest", "latest", or the id of an entry after which to start.
-        bounded: stop at the entries that exist when the job starts.
-        may_be_missing: allow streams that do not exist yet at the start.
+        bounded: whether the source ends after the entries that exist when the job starts.
+        may_be_missing: whether streams may be missing when the job starts.
         on_lost: how to treat lost entries: "fail", or "continue" with the remaining entries. Entries are lost if they are trimmed before they
             are read, or if the stream is deleted or lost by its server.
         on_error: how to treat an entry that cannot be decoded: "fail", or "side-output" to `error_tag` as `RedisRejectedEntry`.

@@ -34,13 +34,13 @@ class RedisStreamSink(Sink):
 
     Args:
         url: the URL for redis-py; see the package.
-        stream: the key of the stream, or a function: a record -> the key of its stream.
-        entry: a record -> the fields of its entry, or a `SerializationSchema`, whose bytes become the field "value".
+        stream: the key of the stream, or a function from a record to the key of its stream.
+        entry: a function from a record to the fields of its entry, or a `SerializationSchema`, whose bytes become the field "value".
         guarantee: EXACTLY_ONCE, or AT_LEAST_ONCE.
-        max_length: the approximate number of entries to which streams are trimmed. 0 means never.
+        max_length: the approximate number of entries to which the sink trims streams. 0 means that it never trims them.
         batch_size: the number of entries per step.
-        batch_time: with AT_LEAST_ONCE, how long an entry waits at most for others.
-        patience: how long a server may be lost, loading or full before the job fails over.
+        batch_time: with AT_LEAST_ONCE, the maximum time that an entry waits for more entries.
+        patience: how long the sink retries if a server is lost, loading or full. After this time, the job fails over.
         password_file: the file with the password. It is read at every connection.
     """
 
@@ -81,7 +81,7 @@ class RedisStreamSink(Sink):
         """Return the stream and the fields of a record.
 
         Raises:
-            SinkError: a record has no fields, or a value without a Redis representation.
+            SinkError: a record has no fields, or has a value without a Redis representation.
         """
         stream = self.stream if isinstance(self.stream, str) else self.stream(record)
         if isinstance(self.entry, SerializationSchema):
@@ -131,8 +131,8 @@ class RedisStreamSink(Sink):
         """Check before the job starts that the server is accessible and the streams can be written.
 
         Raises:
-            SinkError: the server does not answer, refuses access, is a replica, belongs to a cluster, or may evict the notes.
-                Also, if a stream's key has another type.
+            SinkError: the server does not answer, refuses access, is a replica, belongs to a cluster, or may evict the sink's notes. The
+                key of a stream with another type is an error too.
         """
         check_writable(self.server, keeps_notes=self.is_exact)
         if isinstance(self.stream, str):

@@ -1,9 +1,9 @@
-"""A thread that reads ahead in several streams, each from its own place, while their buffers have space.
+"""A thread that reads several streams ahead. It reads each stream from the stream's place while the stream's buffer has space.
 
 While no stream has new entries, the thread waits in a blocking request to the server.
 
 Each read is a transaction that also requests the stream's state. Redis counts all entries that were ever added to a stream, and a place
-has its entry's number in this count. So the thread detects unread entries that were trimmed. It does not confuse them with trimmed
+contains its entry's number in this count. So the thread detects unread entries that were trimmed. It does not confuse these with trimmed
 entries that it had already read.
 """
 
@@ -65,7 +65,7 @@ class TailedStream:
         self.count = 100
         self.added: int | None = None
         self.marks: list[Place] = []
-        """Places after some read entries. The newer the entries, the closer the places."""
+        """Places after some read entries. Places after newer entries are closer together."""
         self.inbox = Inbox[Entry](tail, lambda entry: entry.size)
 
     @property
@@ -80,7 +80,7 @@ class TailedStream:
 
     @property
     def is_over(self) -> bool:
-        """Return whether a bounded stream was read and taken completely."""
+        """Return whether the stream is bounded and all its entries were read and taken."""
         return self.is_read and not self.inbox
 
     @property
@@ -94,7 +94,7 @@ class TailedStream:
 
 
 class Tail(Background):
-    """The streams of one subtask. `accepts_loss`: continue with the remaining entries if entries were lost before they were read."""
+    """The streams of one subtask. `accepts_loss`: whether to continue with the remaining entries after a loss of unread entries."""
 
     def __init__(self, connection: Connection, name: str, *, accepts_loss: bool) -> None:
         super().__init__()
@@ -200,7 +200,9 @@ class Tail(Background):
         return about, entries
 
     def _checked(self, stream: TailedStream, about: dict[str, Any] | None) -> Place:
-        """Return the place to continue from: the stream's place, unless entries after it were lost and `accepts_loss` is set.
+        """Return the place to continue from: the stream's place, with its number corrected if a user deleted an entry.
+
+        If entries were lost and `accepts_loss` is set, return a place before the remaining entries.
 
         Raises:
             SourceError: entries were lost.
@@ -234,7 +236,7 @@ class Tail(Background):
         return place
 
     def _lost(self, stream: TailedStream, change: str, place: Place, begin: Place | None = None) -> Place:
-        """Return the place to continue from: `place`, or `begin` if it is given and another stream now has the name."""
+        """Return the place to continue from: `place`, or `begin` if `begin` is given and a new stream now has this name."""
         text = f"{self._connection.server.shown}: stream {stream.name!r} {change}; the job had read it up to {stream.place.id}"
         if not self._accepts_loss:
             raise SourceError(
@@ -270,7 +272,9 @@ def number_of(id: str) -> tuple[int, int]:
 
 
 def marked(marks: list[Place], place: Place) -> list[Place]:
-    """Return the marks plus `place` if it is at least one second after the last mark. Drop every second one of the old marks.
+    """Return the marks, and also `place` if it is at least one second after the last mark.
+
+    If there are too many marks, drop every second mark of the older half.
 
     >>> marks = [Place("1000-0", 1)]
     >>> marked(marks, Place("1999-0", 2)) == marks, [mark.id for mark in marked(marks, Place("2000-0", 2))]

@@ -20,7 +20,7 @@ class CollectionSource(Source):
 
     Args:
         values: the records. The source reads the iterable once, in its constructor.
-        type_info: the type of the values. Tuples become Rows for a row type. By default the type is inferred from the values.
+        type_info: the type of the values. If it is a row type, tuples become Rows. By default the type is inferred from the values.
         splits: how many ranges are read in parallel. One split keeps the order.
 
     >>> CollectionSource(["a", "b"]).produced_type()

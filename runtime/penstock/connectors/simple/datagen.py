@@ -36,7 +36,8 @@ class DataGeneratorSource(Source):
     """A source of the records `function(0)`, `function(1)`, …; bounded if `count` is given.
 
     Args:
-        function: index -> record. It must return the same record for the same index, or a replay differs.
+        function: a function from an index to a record. It must return the same record for the same index. Otherwise, a replay returns
+            different records.
         count: the number of records; None means unbounded.
         records_per_second: the rate of all splits together; None means as fast as the job reads.
         splits: how many splits share the indexes; one per subtask by default. A bounded generator gives each split a range.
@@ -117,7 +118,7 @@ class GeneratorReader(SourceReader):
 
 
 class GeneratorSplitReader(SplitReader):
-    """A reader that makes the records of `indexes`. The record at n is due n/rate seconds after the reader's creation."""
+    """A reader that makes the records of `indexes`. Record number n of these is due n/rate seconds after the reader's creation."""
 
     def __init__(self, function: Callable[[int], Any], indexes: range, rate: float | None, clock: Clock) -> None:
         self._function = function
@@ -155,7 +156,7 @@ class GeneratorSplitReader(SplitReader):
         return self._emitted >= len(self._indexes)
 
     def lag(self) -> int | None:
-        """Return the number of records that are due and not yet read, or None without a rate."""
+        """Return the number of records that are due and not yet read, or None if no rate is set."""
         if self._rate is None:
             return None
         due = min(len(self._indexes), int((self._clock.monotonic_ms() - self._began) * self._rate / 1000) + 1)

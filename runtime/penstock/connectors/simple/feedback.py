@@ -1,6 +1,6 @@
 """The feedback of an iteration: a sink at the end of the loop's body, and a source at its beginning.
 
-The rows of an epoch travel to the JobManager with the epoch's acks. They become a split of the source, which the job reads in
+The rows of an epoch travel to the JobManager with the epoch's acks. The rows become splits of the source, which the job reads in
 the next epoch. A checkpoint contains the splits that are not read to their end, as with every source. So a barrier never waits
 for feedback rows. A checkpoint has each row either in the state that it changed or in a split that is still to be read.
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from penstock.state.encoding.codec import Codec
 
 INLINE_BYTES = 256 * 1024
-"""Limit for the rows of one subtask and epoch in the manifest. More rows go into a file beside the checkpoints."""
+"""Maximum bytes of the rows of one subtask and epoch in the manifest. Larger rows go into a file beside the checkpoints."""
 
 
 @dataclass
@@ -148,7 +148,7 @@ class FeedbackEnumerator(SplitEnumerator):
         """Return a split of the rows that a subtask sent in one epoch.
 
         Raises:
-            OSError: the storage refuses the file of rows that are too large for the manifest.
+            OSError: the rows are too large for the manifest, and the storage refuses their file.
         """
         self._count += 1
         split_id = str(self._count)

@@ -22,8 +22,9 @@ class PrintSink(Sink):
 
     Args:
         sink_identifier: the beginning of each line.
-        to_stderr: print to the standard error stream.
-        text: value -> text. The default is PyFlink's text of the stream's declared type, or `str` without one.
+        to_stderr: whether to print to the standard error stream.
+        text: a function from a value to its text. The default is PyFlink's format for the declared type of the stream. If no type is
+            declared, the default is `str`.
     """
 
     def __init__(

@@ -8,8 +8,8 @@ Rows move between Spark and the job as *staged files*: Arrow record batches in t
 checkpoints. Only the executors write and read them, not the driver. A checkpoint lists the staged files that it needs, as it
 lists state files. So staged files are counted, verified, copied into savepoints and deleted with checkpoints.
 
-* `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged, then enters the job as splits, one per file. The next
-  batch follows when this one was read. The checkpoint also has the state from which the query continues.
+* `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged. Its files then enter the job, each as a split. The next
+  batch follows when all files of this batch were read. The checkpoint also has the state from which the query continues.
 * `sink`: every sink subtask stages the rows of a checkpoint. When the checkpoint is complete, the JobManager calls the user's function
   with a DataFrame over the files.
 """

@@ -68,7 +68,7 @@ class Feed:
 
     @property
     def is_ended(self) -> bool:
-        """Return whether every batch was taken and no further one will follow."""
+        """Return whether every batch was taken and no further batch will follow."""
         with self._condition:
             return self._ended and self._ready is None and self._error is None
 
@@ -122,7 +122,7 @@ class QueryFeed(Feed):
         stage: the function that stages a batch, called in the query's thread.
         log: the log from the checkpoint to continue from. Empty means to start from the beginning.
         taken: the id of the last batch taken before `log` was captured. This batch and earlier ones are not staged again.
-        ends: stop when everything that existed at the start was read.
+        ends: whether to stop when everything that existed at the start was read.
     """
 
     def __init__(

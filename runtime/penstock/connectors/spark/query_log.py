@@ -17,7 +17,7 @@ import zlib
 from pathlib import Path
 
 KEPT = 2
-"""Number of kept entries of `offsets` and `commits`. The query reads its last batch and the one before."""
+"""Number of kept entries of `offsets` and `commits`. The query reads the entries of its last batch and of the batch before."""
 _ENTRY = re.compile(r"([0-9]+)(\.compact)?")
 
 
@@ -56,7 +56,7 @@ def _newest(folder: Path) -> list[Path]:
 
 
 def _since_compaction(folder: Path) -> list[Path]:
-    """Return a source's entries from the newest compacted one on."""
+    """Return the newest compacted entry of a source, and all later entries."""
     entries = _entries(folder)
     first = max((index for index, (_, is_compact, _) in enumerate(entries) if is_compact), default=0)
     return [file for _, _, file in entries[first:]]

@@ -45,8 +45,8 @@ class SparkSource(Source):
 
     Args:
         df_factory: a function that the JobManager calls with its SparkSession. It returns the DataFrame, streaming or not.
-        bounded: a streaming DataFrame is read up to the data that exists at the start, then the job ends. A DataFrame that does not
-            stream always ends.
+        bounded: whether a streaming DataFrame ends after the data that exists at the start. A DataFrame that does not stream always
+            ends.
     """
 
     needs_spark = True
@@ -60,7 +60,7 @@ class SparkSource(Source):
         """Return the DataFrame.
 
         Raises:
-            InvalidJob: the factory raised, or returned something else.
+            InvalidJob: the factory raised an exception, or returned something other than a DataFrame.
         """
         try:
             frame = self.df_factory(session)

@@ -17,14 +17,14 @@ Install the extra `penstock-streaming[sql]` and a driver, such as `penstock-stre
 **Options.** `url` is an SQLAlchemy URL ("mysql+pymysql://user@host/db", "sqlite:////data/file.db"). The driver receives the
 parameters after `?`, such as `ssl_ca` and `read_timeout`. `password_file` names a file with the password. It is read at every connection.
 
-**Errors.** Before the job starts, the connector checks these and explains each error with a remedy:
+**Errors.** Before the job starts, the connector checks the following. Each error has a remedy:
 
 - the server responds and accepts the password,
 - the table, its key and the user's rights exist,
 - the job's fields fit the table.
 
-While the job runs, the connector retries a lost server for 30 s. Then the job fails over. A row that the server refuses fails the job. The
-error contains the server's message and the row.
+While the job runs, the connector retries for 30 s if the server is lost. Then the job fails over. If the server refuses a row, the job
+fails. The error contains the server's message and the row.
 
 **Sizing.** Each subtask uses one connection, and the JobManager one more. For exactly once, the subtasks keep the rows between two
 checkpoints in memory as columns. The JobManager writes about ten thousand rows per second.

@@ -30,7 +30,7 @@ def check_transactions(server: Server, table: str, engine: str) -> None:
     """Check that a table of this engine has transactions.
 
     Raises:
-        SinkError: the engine has none, or the table is a view, whose engine is not known.
+        SinkError: the engine has no transactions, or the table is a view, whose engine is not known.
     """
     if engine == "view":
         raise SinkError(
@@ -71,7 +71,7 @@ class SqlCommitter(NotingCommitter):
         return self._connection.exec_driver_sql(statement.replace("?", self._database.mark), values)
 
     def _lock(self, app: str) -> None:
-        # Each attempt writes another token. If several servers accept writes (Galera), one of two concurrent transactions then fails.
+        # Each attempt writes a different token. If several servers accept writes (Galera), one of two concurrent transactions thus fails.
         tail = self._database.instead(["app", "checkpoint"], ["digest", "committed_at"])
         statement = f"insert into {NOTES} (app, checkpoint, digest, committed_at) values (?, {_LOCK}, ?, {self._database.now}) {tail}"
         self._run(statement, app, commits.token())

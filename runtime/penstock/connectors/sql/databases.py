@@ -15,12 +15,12 @@ from penstock.connectors.tables.commits import NOTES
 
 CONNECT_S = 10
 READ_S = 45
-"""Timeout of a statement in seconds. Longer than `LOCK_S`, so that a wait for a lock ends first."""
+"""Timeout of a statement in seconds. It is longer than `LOCK_S`, so that the wait for a lock times out before the statement."""
 LOCK_S = 20
 
 
 _EXPLAINED = re.compile(r"\s*(insert|update|delete|merge|select|with|values)\b", re.IGNORECASE)
-"""Statements that Postgres can EXPLAIN. It cannot explain CALL."""
+"""Statements that Postgres can EXPLAIN. Postgres cannot explain CALL."""
 
 
 class Database(ABC):
@@ -50,7 +50,7 @@ class Database(ABC):
         """
 
     def remedy(self, error: Any) -> str | None:
-        """Return what to do, or None if the error does not tell what is wrong."""
+        """Return what the user must do, or None if the error does not tell the cause."""
         return None
 
     @abstractmethod
@@ -62,7 +62,7 @@ class Database(ABC):
         """Let the server check a statement and the user's right to execute it, without executing it.
 
         Args:
-            statement: with a `?` for each value.
+            statement: the statement, with a `?` for each value.
             values: number of values.
         """
 
@@ -82,7 +82,7 @@ class Database(ABC):
         """Cancel the statement that runs on a connection, from another thread.
 
         Args:
-            another: returns a new connection.
+            another: a function that returns a new connection.
         """
         with suppress(Exception):
             connection.connection.dbapi_connection.close()
@@ -202,7 +202,7 @@ class Sqlite(Database):
     """SQLITE_BUSY, LOCKED, INTERRUPT, IOERR, FULL, CANTOPEN, PROTOCOL."""
 
     def connect_arguments(self, read_s: int, driver: str) -> dict[str, Any]:
-        # The thread that reads and closes may differ from the one that connected. Two threads never use a connection at the same time.
+        # One thread may connect, and another thread may read and close. Two threads never use a connection at the same time.
         return {"timeout": LOCK_S, "check_same_thread": False}
 
     def is_lost(self, error: Any) -> bool:

@@ -34,8 +34,8 @@ class SqlLookup(TableLookup):
         table: "table" or "schema.table".
         fields: the columns to read, and the type of the rows (see `formats.shape`).
         column: the column to search. An index on it makes lookups fast.
-        key: a value of the stream -> its key. None means: do not query.
-        join: a value and its rows, in any order -> the results, any number.
+        key: a function from a value of the stream to its key. None means that there is no query for the value.
+        join: a function from a value and its rows (in any order) to a list of results.
         password_file: file with the password, read at every connection.
         options: the options of all databases: `record`, `ttl`, `most_kept`, `connections`.
     """

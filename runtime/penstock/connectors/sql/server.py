@@ -153,7 +153,7 @@ class Server(TableServer):
 
 
 def _begin_explicitly(engine: Any, *, transactions: bool) -> None:
-    """Send BEGIN at the start of each transaction. The driver itself sends it too late, and not before a savepoint."""
+    """Send BEGIN at the start of each transaction. The driver alone would send BEGIN too late, and not before a savepoint."""
     listen = package("sqlalchemy.event").listen
 
     def connected(connection: Any, _: Any) -> None:

@@ -36,8 +36,8 @@ class SqlSource(TableSource):
         key: a column of integers, text or times that is unique and NOT NULL. The source reads rows in its order, and positions
             are its values.
         settle: delay of a source with `follow`. The source reads a row only after the row's key, or a greater key, has been visible for
-            this time. It misses a row with a smaller key that is committed after this time. Default: 5 s, or 0 for SQLite, where only
-            one transaction writes at a time.
+            this time. If a row with a smaller key is committed after this time, the source misses that row. Default: 5 s, or 0 for
+            SQLite, where only one transaction writes at a time.
         password_file: file with the password, read at every connection.
         options: the options of all databases: `record`, `splits`, `follow`, `start`.
     """
@@ -129,7 +129,7 @@ class SqlRangeReader(KeyRangeReader):
         super().__init__(reader, split, position)
         self._settle_s = settle_s
         self._noted: deque[tuple[float, Any]] = deque()
-        """The greatest keys that the polls found, each with its time by the monotonic clock."""
+        """The greatest keys that the polls found, each with the time of its poll by the monotonic clock."""
 
     def _poll(self) -> None:
         greatest = self._reader.end("desc", self._after)

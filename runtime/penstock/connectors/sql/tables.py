@@ -17,7 +17,7 @@ _BITS = {"TINYINT": 8, "SMALLINT": 16, "MEDIUMINT": 24, "INTEGER": 32, "INT": 32
 
 @dataclass(frozen=True)
 class Column(ColumnDefinition):
-    """A column. `type` is SQLAlchemy's."""
+    """A column. Its `type` is a type of SQLAlchemy."""
 
     counts: bool = False
     """Whether the server numbers the rows in this column (AUTO_INCREMENT or identity)."""
@@ -117,9 +117,9 @@ def _cut_of_mysql(connection: Any, schema: str, table: str) -> frozenset[frozens
 
 
 def _unique_of_sqlite(connection: Any, schema: str, table: str) -> set[frozenset[str]]:
-    """Return all unique sets of columns, also those of UNIQUE in a column's definition.
+    """Return all unique sets of columns, including columns that are declared as UNIQUE.
 
-    SQLAlchemy itself finds the latter by parsing the text of CREATE TABLE.
+    SQLAlchemy itself finds such columns only by parsing the text of CREATE TABLE.
     """
     where = f"{quoting(connection)(schema)}." if schema else ""
     sets = set()
@@ -157,7 +157,7 @@ def readable_table(connection: Any, server: Server, name: str, schema: pa.Schema
     """Return the definition of a table that the job reads.
 
     Raises:
-        InvalidJob: the table has no such columns.
+        InvalidJob: the table does not have the fields' columns.
         SourceError: the table or a right is missing.
     """
     table = look_up(connection, server, name, SourceError)

@@ -18,7 +18,7 @@ class Queue:
 
     Args:
         url: the URL from SQS.
-        region: the region. The default is that of an Amazon URL, or else the environment's.
+        region: the region. The default is the region in an Amazon URL. For other URLs, it is the environment's region.
         patience_s: how long the service may be unavailable or overloaded, in seconds.
     """
 

@@ -29,7 +29,7 @@ _AHEAD_BYTES = 16 * 1024 * 1024
 _COUNT_S = 10.0
 """Interval in seconds between two queries of the queue's remaining messages."""
 _GONE = ("InvalidParameterValue", "MessageNotInflight", "ReceiptHandleIsInvalid")
-"""Errors for a message that is no longer in flight. The receiver does not renew its visibility timeout."""
+"""Errors for a message that is no longer in flight. The receiver does not try to delete such a message again."""
 
 
 class Message(NamedTuple):
@@ -50,7 +50,7 @@ class Receiver(QueueClient[Message]):
 
     Args:
         hidden_s: the visibility timeout in seconds. The receiver renews it while the job has the message.
-        threads: the number of receiving threads. It is 1 for a FIFO queue, because several would mix up the order.
+        threads: the number of receiving threads. It is 1 for a FIFO queue, because several threads would mix up the order.
         most_under_way: the maximum number of messages that were received and are not deleted.
     """
 
@@ -62,10 +62,10 @@ class Receiver(QueueClient[Message]):
         self._client = queue.aws.client(SourceError, threads)
         self._receiving = 0
         self._unconfirmed: dict[str, float] = {}
-        """Receipt handle -> time of its renewal, by the monotonic clock."""
+        """The time of the next renewal for each receipt handle, by the monotonic clock."""
         self._requests: deque[tuple[int, list[str]]] = deque()
         self._is_busy = False
-        """Whether the last answer was full."""
+        """Whether the last answer had the maximum number of messages."""
         self._caretaker = self._start(f"sqs {name}", self._maintain)
         for number in range(threads):
             self._start(f"sqs {name} {number}", partial(self._receive, number))
@@ -195,7 +195,7 @@ class Receiver(QueueClient[Message]):
             LOGGER.info("queue %r: a message may be redelivered: %s", self._queue.name, refused.get("Message"))
 
     def _release_all(self) -> None:
-        """Release the messages that no checkpoint has, so that the next receiver gets them at once."""
+        """Release all messages that are not deleted, so that the next receiver gets them at once."""
         with self.changed:
             handles = list(self._unconfirmed)
         self._release(handles)

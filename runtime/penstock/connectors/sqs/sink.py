@@ -20,7 +20,7 @@ from penstock.connectors.sqs.client import Queue
 from penstock.connectors.sqs.receiver import AT_ONCE
 
 MOST_BYTES = 262_144
-"""Maximum bytes of a message, and of all messages of a request. Every service with the protocol of SQS accepts these sizes."""
+"""Maximum bytes of a message, and of all messages of a request. Every service with the protocol of SQS accepts this size."""
 _THREADS = 8
 _NO_TEXT = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """Characters that SQS does not accept in a body."""
@@ -35,11 +35,12 @@ class SqsSink(MessageSink):
     Args:
         queue_url: the URL of an existing queue.
         serialization_schema: the encoder of bodies, which are text: a schema, or an encoder of lines such as `JsonLinesEncoder`.
-        group: a record -> its message group. A FIFO queue requires it.
-        deduplication: a record -> its deduplication id. A FIFO queue requires it, unless it deduplicates by content.
+        group: a function from a record to its message group. A FIFO queue requires this function.
+        deduplication: a function from a record to its deduplication id. A FIFO queue requires this function, unless the queue
+            deduplicates by content.
         region: the region. The default is that of the URL.
-        batch_time: how long a record waits at most for others. A checkpoint waits until SQS has all messages.
-        patience: how long SQS may be unavailable or overloaded before the job fails over.
+        batch_time: the maximum time that a record waits for more records. A checkpoint waits until SQS has all messages.
+        patience: how long the sink retries if SQS is unavailable or overloaded. After this time, the job fails over.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class SqsSink(MessageSink):
         """Return the request entries of the records.
 
         Raises:
-            RecordFormatError: a record does not fit, or a function returns a value that no message can have.
+            RecordFormatError: a record does not fit the schema, or a function returns a value that no message can have.
         """
         return [self._entry(body, record) for body, record in zip(self.bodies(records), records, strict=True)]
 
@@ -110,7 +111,7 @@ class SqsSink(MessageSink):
 
 
 class SqsWriter(AwsWriter):
-    """A writer that sends ten messages at once, from several threads unless the queue keeps an order."""
+    """A writer that sends ten messages at once. It uses several threads, or one thread for a FIFO queue."""
 
     def __init__(self, sink: SqsSink) -> None:
         threads = 1 if sink.queue.is_fifo else _THREADS

@@ -42,15 +42,15 @@ class SqsSource(QueueSource):
         queue_url: the URL of an existing queue.
         deserialization_schema: the decoder of bodies: a schema, or a format of lines such as `JsonLinesFormat`, which decodes batches
             into columns.
-        exactly_once: deduplicate by the ids that SQS gives messages; one subtask reads. If False, the source reads at least once, and all
-            subtasks read.
+        exactly_once: if True, the source deduplicates by the ids that SQS gives messages, and one subtask reads. If False, the source
+            reads at least once, and all subtasks read.
         region: the region. The default is that of the URL.
         visibility_timeout: how long SQS hides a message after its job was killed. A running job renews the timeout.
         most_under_way: the maximum number of messages of a subtask that are received and not deleted. A checkpoint deletes messages, so
             this bounds the messages between two checkpoints.
         on_error: how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `SqsRejectedMessage`.
         keep_ids: how long ids are kept in the state after their messages were deleted.
-        patience: how long SQS may be unavailable or overloaded before the job fails over.
+        patience: how long the source retries if SQS is unavailable or overloaded. After this time, the job fails over.
     """
 
     split_prefix = "receiver-"

@@ -15,7 +15,7 @@ from penstock.common.errors import InvalidJob
 class ColumnDefinition:
     name: str
     type: Any
-    """Type in the words of the driver."""
+    """Type of the column, as the driver describes it."""
     is_required: bool
     """Whether the column is NOT NULL and has no default."""
     is_generated: bool
@@ -45,7 +45,8 @@ def check_columns(
     """Check that the job's fields fit the table.
 
     Args:
-        fits: the type of a field and the type of its column -> whether the column can store all values. None means that the job only reads.
+        fits: a function that takes the type of a field and the type of its column. It returns whether the column can store all values of
+            the field. None means that the job only reads.
 
     Raises:
         InvalidJob: some fields do not fit. The error names all of them.

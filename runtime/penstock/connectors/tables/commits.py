@@ -1,8 +1,8 @@
 """The rows of a checkpoint and its id, in one transaction.
 
-The committer locks the sink's name on the server, reads the notes of earlier commits, and writes rows and note together. The response to a
-commit can be lost. The server releases the lock only when the transaction ends. The next attempt waits for the lock. It then sees the
-note if the transaction was committed, and no note if it was rolled back.
+The committer locks the sink's name on the server, reads the notes of earlier commits, and writes the rows and a note together. If the
+response to a commit is lost, the committer tries again. The server releases the lock only when the first transaction ends, so the next
+attempt waits for the lock. It then sees a note only if the first transaction was committed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NotingCommitter(Reconnecting, Committer):
     """Committer that writes the rows of a checkpoint and a note of it in one transaction.
 
     Args:
-        table: its name, for errors.
+        table: the name of the table, for errors.
     """
 
     def __init__(self, server: TableServer, table: str) -> None:
@@ -53,12 +53,12 @@ class NotingCommitter(Reconnecting, Committer):
         """Create the table of notes if it does not exist.
 
         Raises:
-            SinkError: the user cannot create it, or it has no transactions.
+            SinkError: the user cannot create the table, or the table has no transactions.
         """
 
     @abstractmethod
     def _transaction(self) -> AbstractContextManager[Any]:
-        """Return a context manager: it commits the statements within it, or rolls them back after an error."""
+        """Return a context manager that commits the statements of its block, or rolls them back after an error."""
 
     @abstractmethod
     def _lock(self, app: str) -> None:
@@ -77,7 +77,7 @@ class NotingCommitter(Reconnecting, Committer):
         """Store a note of the commit, and delete all notes except the newest `KEPT`."""
 
     def _refused(self, batches: Iterable[pa.RecordBatch]) -> str:
-        """Return the text of the row that the server refuses, if the server's message does not name it."""
+        """Return the row that the server refuses, as text. Return "" if the server's message already names the row."""
         return ""
 
     def commit(self, committables: list[Any]) -> None:

@@ -28,8 +28,8 @@ class TableLookup(Lookup):
         table: "table" or "schema.table".
         fields: the columns to read, and the type of the rows (see `formats.shape`).
         column: the column to search. An index on it makes lookups fast.
-        key: a value of the stream -> its key. None means: do not query.
-        join: a value and its rows, in any order -> the results, any number.
+        key: a function from a value of the stream to its key. None means that there is no query for the value.
+        join: a function from a value and its rows (in any order) to a list of results.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class TableLookup(Lookup):
         """Check the table and prepare the statement.
 
         Raises:
-            InvalidJob: the table has no such columns.
+            InvalidJob: the table does not have the fields' columns.
             SourceError: the server does not respond or refuses the user, or the table or a right is missing.
         """
         with self.server.session(SourceError) as connection:

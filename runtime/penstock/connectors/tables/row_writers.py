@@ -1,6 +1,7 @@
 """Writers of a subtask that writes into tables. They buffer rows as columns.
 
-The JobManager writes the rows (exactly once, `StagingWriter`), or the subtask does (at least once, `DirectWriter`).
+For exactly once, a subtask has a `StagingWriter`, and the JobManager writes the rows. For at least once, the subtask has a `DirectWriter`
+and writes the rows itself.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ class StagingWriter(RowsWriter):
     """A writer whose committables contain the rows.
 
     Args:
-        prepared: columns -> the columns to buffer. It raises an error if the database cannot store a value. The job then fails before
-            the value is part of a checkpoint.
+        prepared: a function from columns to the columns to buffer. It raises an error if the database cannot store a value. The job then
+            fails before the value is part of a checkpoint.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class DirectWriter(Reconnecting, RowsWriter, BatchingWriter):
         """Write the buffered rows, and retry while the server is lost.
 
         Raises:
-            SinkError: the server is lost for its `patience_s`, or refuses a row.
+            SinkError: the server is lost for longer than `patience_s`, or refuses a row.
         """
         batches = self._drain()
         if batches:
@@ -155,5 +156,5 @@ class DirectWriter(Reconnecting, RowsWriter, BatchingWriter):
         """Write the rows in one transaction."""
 
     def _refused(self, batches: list[pa.RecordBatch]) -> str:
-        """Return the text of the row that the server refuses, if the server's message does not name it."""
+        """Return the row that the server refuses, as text. Return "" if the server's message already names the row."""
         return ""

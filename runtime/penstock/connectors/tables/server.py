@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PATIENCE_S = 30.0
-"""Time of retries after the server is lost, in seconds. Then the job fails over."""
+"""How long a request is retried after the server is lost, in seconds. After this time, the job fails over."""
 _LONGEST_PAUSE_S = 5.0
 
 
@@ -26,12 +26,12 @@ class TableServer(ABC):
     """The address of a server, the ways to connect to it, and the meaning of its errors."""
 
     patience_s: ClassVar[float] = PATIENCE_S
-    """Time of a subtask's retries after the server is lost, in seconds."""
+    """How long a subtask retries a request after the server is lost, in seconds."""
 
     @property
     @abstractmethod
     def shown(self) -> str:
-        """Return how messages name the server, without user and password."""
+        """Return the name of the server for messages, without user and password."""
 
     @abstractmethod
     def connect(self, kind: type[PlatformError], *, autocommit: bool = False) -> Any:
@@ -68,7 +68,7 @@ class TableServer(ABC):
 
 
 def pauses(patience_s: float) -> Iterator[float]:
-    """Yield the seconds before each retry. The time starts at the first failure, and ends after `patience_s`."""
+    """Yield the seconds before each retry. End when `patience_s` has passed since the first failure."""
     end = time.monotonic() + patience_s
     for attempt in count():
         if time.monotonic() > end:
@@ -96,7 +96,7 @@ class Reconnecting:
 
         Args:
             work: a function that uses `_connection`.
-            failed: the server's last error, and whether the server is lost -> the error to raise.
+            failed: a function that takes the server's last error, and whether the server is lost. It returns the error to raise.
             retries: the seconds before each retry.
 
         Raises:

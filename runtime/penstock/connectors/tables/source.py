@@ -40,9 +40,9 @@ class TableSourceOptions(TypedDict, total=False):
     splits: int | None
     """Number of ranges of an integer key that are read in parallel; by default one for each subtask. Other keys form one range."""
     follow: TimeLike | None
-    """Interval at which the source polls for rows with greater keys. The source does not end."""
+    """Interval at which the source polls for rows with greater keys. A source with an interval does not end."""
     start: Any
-    """Read only rows with a key greater than this value; "latest": only new rows. By default all rows."""
+    """Key after which to start: the source reads only rows with greater keys. "latest" means only new rows. By default it reads all rows."""
 
 
 class TableSource(Source):
@@ -200,7 +200,7 @@ class TableReader(Reconnecting, SourceReader):
         """Return the result of `work`, and reconnect if the connection is lost.
 
         Raises:
-            SourceError: the server is lost for its `patience_s`, or refuses the statement.
+            SourceError: the server is lost for longer than `patience_s`, or refuses the statement.
         """
         problem = f"table {self.source.table!r} cannot be read"
         return self._retried(
@@ -213,7 +213,7 @@ class TableReader(Reconnecting, SourceReader):
 class KeyRangeReader(SplitReader):
     """Reader of one range, page by page.
 
-    A source with `follow` reads only up to a safe key: no row with a smaller key can appear later.
+    A source with `follow` reads only up to a safe key. A key is safe if no row with a smaller key can appear later.
     """
 
     def __init__(self, reader: TableReader, split: Split, position: Any) -> None:

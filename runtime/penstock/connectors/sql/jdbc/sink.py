@@ -176,7 +176,7 @@ class JdbcWriter(BatchingWriter):
         return self._sink.server.explained(SinkError, f"{self._sink.sql!r} cannot write records{which}", error)
 
     def _refused(self, records: list[tuple[Any, ...]]) -> tuple[Any, ...] | None:
-        """Return the first record that the server refuses, without a change to the table."""
+        """Return the first record that the server refuses, or None if it accepts all of them now. The table does not change."""
         with self._sink.server.connect(SinkError) as connection, connection.begin() as transaction:
             try:
                 for start in range(0, len(records), _TRIED_AT_ONCE):
