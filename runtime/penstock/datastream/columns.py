@@ -9,8 +9,8 @@
 
 Sources of columns (Parquet, CSV, DataFrames) pass columns up to the aggregate, and no Python record is created. Records of any
 other kind work too: their fields are converted to columns in batches. Combine conditions with `&`, `|` and `~`, and put each
-in parentheses: `(col("celsius") > 20) & col("station").isin(["KJFK"])`. `col` returns an expression of `pyarrow.compute`, with
-all its methods.
+comparison in parentheses: `(col("celsius") > 20) & col("station").isin(["KJFK"])`. `col` returns an expression of
+`pyarrow.compute`, which has all methods of such an expression.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["col", "count", "lit", "max", "mean", "min", "sum"]
 
 
 class Expression(Protocol):
-    """Type of a `pyarrow.compute.Expression`. A type checker that has no stubs for pyarrow can distinguish it from a function."""
+    """Type of a `pyarrow.compute.Expression`. Even without stubs for pyarrow, a type checker can distinguish this type from a function."""
 
     def cast(self, type: Any = None) -> Any: ...
 
@@ -61,22 +61,22 @@ def count(field: Field | None = None) -> FieldAggregate:
 
 
 def mean(field: Field) -> FieldAggregate:
-    """Return an aggregate with the arithmetic mean of a field, without None. `FieldAggregate` describes NaN, large integers and Decimals."""
+    """Return an aggregate with the arithmetic mean of a field. It skips None. See `FieldAggregate` for NaN, large integers and Decimals."""
     return FieldAggregate.mean(field)
 
 
 def sum(field: Field) -> FieldAggregate:
-    """Return an aggregate with the sum of a field, without None. Integers are exact at any size. Floats are added in order of arrival."""
+    """Return an aggregate with the sum of a field. It skips None. Integers are exact at any size. Floats are added in order of arrival."""
     return FieldAggregate.sum(field)
 
 
 def min(field: Field) -> FieldAggregate:
-    """Return an aggregate with the smallest value of a field, without None. NaN is greater than every other number, and -0.0 is less
+    """Return an aggregate with the smallest value of a field. It skips None. NaN is greater than every other number, and -0.0 is less
     than 0.0.
     """
     return FieldAggregate.min(field)
 
 
 def max(field: Field) -> FieldAggregate:
-    """Return an aggregate with the greatest value of a field, without None. It is NaN if any value is NaN."""
+    """Return an aggregate with the greatest value of a field. It skips None. The result is NaN if any value is NaN."""
     return FieldAggregate.max(field)

@@ -29,7 +29,7 @@ class _Absent(type):
 
 
 def not_built(name: str, module: str, instead: str) -> Any:
-    """Return a class of that name. Calling it or accessing an attribute raises `NotBuilt`.
+    """Return a class with this name. A call of the class, or an access to one of its attributes, raises `NotBuilt`.
 
     Args:
         instead: the remedy, for the error.

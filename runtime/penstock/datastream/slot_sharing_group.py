@@ -49,8 +49,8 @@ class MemorySize:
 class SlotSharingGroup:
     """Named group of operators. Operators of different groups are never chained.
 
-    The getters return the resources of the group. Resources have no effect, and a warning says so, because slots are sized when the
-    cluster is set up.
+    The getters return the resources of the group. Resources have no effect, because the setup of the cluster determines the size of the
+    slots. A warning says this.
 
     >>> group = SlotSharingGroup.builder("model").set_cpu_cores(2.0).set_task_heap_memory_mb(512).build()
     >>> group.get_name(), group.get_task_heap_memory().get_mebi_bytes()

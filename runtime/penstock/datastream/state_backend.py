@@ -1,5 +1,5 @@
-"""State backends: the storage of keyed state. An object here is a set of configuration values. `penstock.state` contains the
-implementations of the backends.
+"""State backends: the storage of keyed state. The objects of this module are only sets of configuration values. `penstock.state`
+contains the implementations of the backends.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         )
 
     def get_options(self) -> None:
-        """Return None, because options of a Java class do not exist here."""
+        """Return None, because Penstock has no options of a Java class."""
 
     def get_number_of_transfer_threads(self) -> int:
         return self._threads

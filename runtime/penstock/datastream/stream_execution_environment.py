@@ -1,4 +1,4 @@
-"""`StreamExecutionEnvironment`: the start of a program, and the access to the executor that runs it.
+"""`StreamExecutionEnvironment`: the start of a program, and the access to the executor that runs the program.
 
 Nothing runs until `execute`. Settings have this precedence, from lowest to highest: defaults, `penstock.yaml`, the command line,
 and the settings that the program makes here.
@@ -61,7 +61,7 @@ class StreamExecutionEnvironment(SourceMethods):
         self._sinks: list[Transformation] = []
         self._has_executed = False
         self._is_planned = False
-        """Whether the program read the plan of the current sinks."""
+        """Whether the program has used the current sinks, for example to read the execution plan."""
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
 
     @staticmethod
@@ -154,7 +154,7 @@ class StreamExecutionEnvironment(SourceMethods):
         return self._config.get_max_parallelism()
 
     def get_default_local_parallelism(self) -> int:
-        """Return the default parallelism of local environments. It is the number of processors unless it was set."""
+        """Return the default parallelism of local environments. If the program did not set it, it is the number of processors."""
         return StreamExecutionEnvironment._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
@@ -326,8 +326,8 @@ class StreamExecutionEnvironment(SourceMethods):
         """Make the content of an archive (.zip, .whl, .egg, .jar, .tar, .tar.gz, .tgz) available to functions.
 
         Functions read its files as `target_dir/...`, relative to their working directory. The archive is extracted into a cache directory,
-        which later programs with the same archive reuse. Functions must not write there. Other files in the working directory are deleted
-        when the task ends.
+        which later programs with the same archive reuse. Functions must not write to the extracted files. Other files in the working
+        directory are deleted when the task ends.
 
         Args:
             target_dir: directory name. Default: the file name of the archive.
@@ -355,7 +355,7 @@ class StreamExecutionEnvironment(SourceMethods):
     # --- execution --------------------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait until it ends. Then remove the sinks from the environment, so that it can run another program.
+        """Run the program and wait until it ends. The environment then has no sinks, so the same script can define another program.
 
         Raises:
             InvalidJob: the program is not valid. Nothing was started.
@@ -405,7 +405,7 @@ class StreamExecutionEnvironment(SourceMethods):
         return (self._executor or current_executor()).collect(self._take_program(job_name), limit)
 
     def _add_sink(self, transformation: Transformation) -> None:
-        # `penstock run job.py` compiles the program with the path as it was given, which may be relative.
+        # `penstock run job.py` compiles the program with the path of the command line, which may be relative.
         if not self._sinks and os.path.abspath(user_location().rpartition(":")[0]) == _user_script():
             atexit.register(self._warn_of_unused_sinks, user_location())
         self._sinks.append(transformation)

@@ -1,7 +1,7 @@
 """Accumulators: small results that each subtask of a function computes separately and that the JobManager merges.
 
-They belong to an attempt, and a failover resets them, as in Flink. Use state for values that must survive a failover, and
-metrics for values to monitor.
+Accumulators belong to an attempt, and a failover resets them, as in Flink. Use state for values that must survive a failover,
+and metrics for values to monitor.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Accumulator(ABC):
 
     @abstractmethod
     def parts(self) -> Any:
-        """Return the part of this subtask for `merged`: values that state encodes without a declared type."""
+        """Return this subtask's part of the result, for `merged`. State must be able to encode it without a declared type."""
 
     @classmethod
     @abstractmethod
     def merged(cls, parts: Iterable[Any], /) -> Any:
-        """Return the result of all subtasks, from the `parts` of each."""
+        """Return the result of all subtasks, from the `parts` of each subtask."""
 
 
 class _Sum(Accumulator):
@@ -82,7 +82,7 @@ class DoubleCounter(_Sum):
 
 
 class AverageAccumulator(Accumulator):
-    """The mean of the values, or 0.0 without values.
+    """The mean of the values, or 0.0 if there are no values.
 
     >>> AverageAccumulator.merged([[2, 10.0], [1, 2.0]])
     4.0

@@ -108,7 +108,7 @@ class CassandraSink:
             """Write rows only when their checkpoint completes.
 
             Args:
-                committer: stores which rows were written. Default: a `CassandraCommitter` in the table's keyspace.
+                committer: an object that stores which rows were written. Default: a `CassandraCommitter` in the table's keyspace.
             """
             self._write_ahead, self._committer = True, committer
             return self
@@ -128,7 +128,7 @@ class CassandraSink:
             """Set the number of concurrent requests.
 
             Args:
-                duration: time for which writes are retried while the server accepts none. After it the job fails over.
+                duration: how long the sink retries while the server accepts no writes. After this time, the job fails over.
             """
             self._limits = {"max_in_flight": max_concurrent_requests}
             if duration is not None:

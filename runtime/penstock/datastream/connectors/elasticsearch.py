@@ -1,4 +1,4 @@
-"""Elasticsearch under PyFlink's names. See `penstock.connectors.opensearch`, which writes to both."""
+"""Elasticsearch under PyFlink's names. See `penstock.connectors.opensearch`, which writes to Elasticsearch and OpenSearch."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlushBackoffType(Enum):
 
 
 class ElasticsearchEmitter:
-    """Emitter that creates actions from dicts (or Rows with names), as PyFlink's does from maps.
+    """Emitter that creates actions from dicts or from Rows with names, as PyFlink's emitter does from maps.
 
     Args:
         index: function from a record to its index.
@@ -130,7 +130,7 @@ class ElasticsearchSinkBuilderBase:
     def set_bulk_flush_backoff_strategy(
         self, flush_backoff_type: FlushBackoffType, max_retries: int, delay_millis: int
     ) -> Self:
-        """Set how long failed requests are retried, at least 30 s. The sink chooses the pauses between the retries itself."""
+        """Set how long the sink retries failed requests. The minimum is 30 s. The sink chooses the pauses between the retries itself."""
         tries = range(max_retries) if flush_backoff_type is not FlushBackoffType.NONE else ()
         grows = flush_backoff_type is FlushBackoffType.EXPONENTIAL
         self._sink["patience"] = max(
@@ -151,14 +151,14 @@ class ElasticsearchSinkBuilderBase:
         return self
 
     def set_connection_request_timeout(self, timeout: int) -> Self:
-        """Accept a timeout without effect: each subtask has its own connection and never waits for one."""
+        """Accept a timeout, which has no effect. Each subtask has its own connection, so it never waits for a connection."""
         return self
 
     def set_connection_timeout(self, timeout: int) -> Self:
         """Set the timeout of connects.
 
         Args:
-            timeout: ms
+            timeout: the timeout in ms.
         """
         self._cluster["connect_timeout_s"] = timeout / 1000
         return self
@@ -167,7 +167,7 @@ class ElasticsearchSinkBuilderBase:
         """Set the timeout of reads.
 
         Args:
-            timeout: ms
+            timeout: the timeout in ms.
         """
         self._cluster["timeout_s"] = timeout / 1000
         return self

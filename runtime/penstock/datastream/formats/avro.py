@@ -46,7 +46,8 @@ class AvroSerializationSchema(AvroMessageWriter):
 
 
 class ConfluentRegistryAvroDeserializationSchema(AvroMessages):
-    """Deserialization schema for messages that contain a schema id. It returns dicts of the reader schema, which may be another version."""
+    """Deserialization schema for messages that contain a schema id. It returns dicts of the reader schema. The messages may have other
+    versions of this schema."""
 
     @staticmethod
     def for_generic(schema: AvroSchema, registry: str | SchemaRegistry) -> ConfluentRegistryAvroDeserializationSchema:
@@ -68,7 +69,7 @@ class ConfluentRegistryAvroSerializationSchema(AvroMessageWriter):
         """Return the serialization schema.
 
         Args:
-            subject: subject of the registry, by convention `TOPIC-value`.
+            subject: name under which the registry has the schema, by convention `TOPIC-value`.
         """
         return ConfluentRegistryAvroSerializationSchema(schema, registry=SchemaRegistry.of(registry), subject=subject)
 

@@ -123,7 +123,7 @@ class CsvSchemaBuilder:
         return self.set_array_element_separator("")
 
     def remove_array_element_separator(self, index: int) -> CsvSchemaBuilder:
-        """Set the array column at this position to one element, which is the whole value."""
+        """Do not split the array column at this position. Its lists have one element, which is the whole value."""
         return self._change(array_separators={**self._dialect.array_separators, list(self._columns)[index]: ""})
 
     def set_array_element_separator(self, separator: str) -> CsvSchemaBuilder:
@@ -143,7 +143,7 @@ class CsvSchemaBuilder:
         r"""Check the line separator. Readers accept both `\n` and `\r\n`, and writers write `\n`.
 
         Raises:
-            InvalidJob: it is another separator.
+            InvalidJob: the separator is neither `\n` nor `\r\n`.
         """
         if separator not in ("\n", "\r\n"):
             raise InvalidJob(f"the line separator {separator!r} is not supported", remedy=r"use '\n' or '\r\n'")

@@ -34,7 +34,7 @@ __all__ = [
 
 
 class ConfluentRegistryJsonDeserializationSchema(RegistryJsonMessages):
-    """Deserialization schema for JSON after a schema id, as records of any form."""
+    """Deserialization schema for messages with a schema id and then JSON. It returns records of any form."""
 
 
 class ConfluentRegistryJsonSerializationSchema(RegistryJsonWriter):
@@ -93,7 +93,7 @@ class JsonRowDeserializationSchema(RowMessages):
             """Set the fields by a JSON schema of an object.
 
             Raises:
-                InvalidJob: it is not a JSON schema of an object, or has types that a Row cannot have.
+                InvalidJob: the text is not a JSON schema of an object, or the schema has types that a Row cannot have.
             """
             try:
                 found = _row_type_of(json.loads(json_schema))
@@ -105,7 +105,7 @@ class JsonRowDeserializationSchema(RowMessages):
             return self.type_info(found)
 
         def fail_on_missing_field(self) -> JsonRowDeserializationSchema.Builder:
-            """Treat a message without one of the fields as malformed. By default the field is None."""
+            """Treat a message as malformed if one of the fields is missing. By default a missing field is None."""
             self._fail_on_missing_field = True
             return self
 

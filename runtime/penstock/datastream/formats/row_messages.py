@@ -45,7 +45,7 @@ class RowMessages(DeserializationSchema):
         self._ignored = 0
 
     def deserialize(self, message: bytes) -> Any:
-        """Return the Row, or None if the message has none, or if it is malformed and the schema ignores parse errors.
+        """Return the Row. Return None if the message has no Row, or if it is malformed and the schema ignores parse errors.
 
         Raises:
             RecordFormatError: the message is malformed.

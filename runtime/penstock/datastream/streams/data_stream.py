@@ -107,7 +107,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     @overload
     def flat_map(self, func: f.FlatMapFunction[T, Any] | Callable[[T], Any], output_type: Any) -> DataStream: ...
     def flat_map(self, func: f.FlatMapFunction | Callable[[Any], Any], output_type: Any = None) -> DataStream:
-        """Apply a function that returns any number of results for each record. It returns an iterable, yields results, or returns None.
+        """Apply a function that returns any number of results for each record: it returns an iterable, yields results, or returns None.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -153,7 +153,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def map_batches(
         self, func: Callable[[pa.RecordBatch], pa.RecordBatch | None], output_type: Any = None
     ) -> DataStream:
-        """Apply a function that takes an Arrow record batch and returns one.
+        """Apply a function from an Arrow record batch to an Arrow record batch.
 
         Event times are in the int64 column `_timestamp` (ms). The column is missing if the records have no event times. If the input has
         this column, a result without it must have one record for each input record, in the same order.
@@ -174,8 +174,8 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def gather(self, size: int, timeout: TimeLike) -> DataStream[list[T]]:
         """Collect records into lists, in order. Use it for functions that process several records faster together, such as a model.
 
-        A list has the timestamp of its newest record. Checkpoints contain the records that wait, so their type must be one that state
-        can store.
+        A list has the timestamp of its newest record. Checkpoints contain the records that wait, so state must be able to store the type
+        of the records.
 
         Args:
             size: number of records after which a list is emitted.
@@ -198,7 +198,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return self._transform("Gather", operations.Gather(size, timeout_ms, element), gathered)
 
     def project(self, *field_indexes: int) -> DataStream:
-        """Keep the fields at these positions, in this order. It works on tuples, Rows and columns."""
+        """Keep the fields at these positions, in this order. The records can be tuples, Rows or columns."""
         if not field_indexes or not all(isinstance(index, int) and index >= 0 for index in field_indexes):
             raise refusal(f"project takes the positions of fields (the first is 0), got {field_indexes!r}")
         return self._transform("Projection", operations.Project(field_indexes), self._projected_type(field_indexes))
@@ -240,8 +240,8 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def assign_timestamps_and_watermarks(self, watermark_strategy: WatermarkStrategy) -> DataStream[T]:
         """Assign an event timestamp to every record and generate watermarks.
 
-        Call it as close to the source as possible. A strategy that is passed to `from_source` is even better, because it
-        generates watermarks for each split separately.
+        Call this method as close to the source as possible. A strategy that is passed to `from_source` is even better, because
+        it generates watermarks for each split separately.
         """
         strategy = _checked_strategy(watermark_strategy)
         if strategy.alignment is not None:
@@ -295,7 +295,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         """Send every record to all subtasks.
 
         Return a `DataStream`, or a `BroadcastStream` if state descriptors are given. Connect a `BroadcastStream` with another stream. The
-        process function keeps the broadcast records in these map states.
+        process function keeps the broadcast records in the map states of the descriptors.
         """
         if broadcast_state_descriptor is None:
             return self._partitioned(Partitioning(Exchange.BROADCAST), "broadcast")
@@ -322,7 +322,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return DataStream(self._env, inputs, self._type_info if None not in types else None, view="union")
 
     def iterate(self) -> IterativeStream[T]:
-        """Start an iteration. The returned stream contains the records of this stream and those that its `close_with` sends back.
+        """Start an iteration. The returned stream contains the records of this stream, and the records that its `close_with` sends back.
 
         A record that is sent back is read in the next epoch, 20 ms to 1 s later. Checkpoints contain it until it is read. A bounded
         program ends when no records remain in the loop. The watermark comes from this stream, so a record that is sent back may be late.
@@ -392,7 +392,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Group the whole stream into windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
+        """Group the whole stream into windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
         return self.window_all(count_windows(size, slide))
 
     def cache(self) -> CachedDataStream[T]:

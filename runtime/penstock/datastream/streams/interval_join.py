@@ -74,12 +74,12 @@ class IntervalJoined:
         return self
 
     def side_output_left_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late records of the first stream to this side output. Without it, they are dropped."""
+        """Send late records of the first stream to this side output. By default, late records are dropped."""
         self._late_tags[0] = output_tag
         return self
 
     def side_output_right_late_data(self, output_tag: OutputTag) -> Self:
-        """Send late records of the second stream to this side output. Without it, they are dropped."""
+        """Send late records of the second stream to this side output. By default, late records are dropped."""
         self._late_tags[1] = output_tag
         return self
 
@@ -87,7 +87,8 @@ class IntervalJoined:
         """Apply a function to each pair of records and return the stream of its results.
 
         Args:
-            process_join_function: a `ProcessJoinFunction`, or a callable (left, right, context) -> iterable of results.
+            process_join_function: a `ProcessJoinFunction`, or a callable with the arguments (left, right, context) that returns an iterable
+                of results.
         """
         checked_function(
             process_join_function,

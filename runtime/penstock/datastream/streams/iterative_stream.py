@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 
 class IterativeStream(DataStream[T]):
-    """Stream of an iteration: the records of the input, and those that `close_with` sends back. `name` and `uid` set the name and uid of
-    the feedback source. Checkpoints contain the position of this source.
+    """Stream of an iteration: the records of the input, and the records that `close_with` sends back.
+
+    `name` and `uid` set the name and uid of the feedback source. Checkpoints contain the position of this source.
 
     >>> from penstock.datastream import StreamExecutionEnvironment
     >>> env = StreamExecutionEnvironment.get_execution_environment()
@@ -72,7 +73,7 @@ class IterativeStream(DataStream[T]):
 
 
 def _fit(type_info: TypeInformation, other: TypeInformation) -> bool:
-    """Return whether the types match. Inferred types match if their Python types are equal, because they declare nothing else."""
+    """Return whether the types match. Inferred types match if their Python types are equal, because inferred types declare nothing else."""
     if type_info.is_inferred or other.is_inferred:
         return bool(type_info.python_type == other.python_type)
     return type_info == other

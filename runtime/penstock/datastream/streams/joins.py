@@ -1,9 +1,11 @@
-"""Joins and co-groups over windows: `a.join(b).where(k1).equal_to(k2).window(assigner).apply(function)`; joins without windows.
+"""Joins and co-groups over windows, and joins without windows.
+
+The form of a window join is `a.join(b).where(k1).equal_to(k2).window(assigner).apply(function)`.
 
 Window joins consist of other operations. Each record is tagged with its side, the two streams are united, and the result is
 windowed by key. The window function then separates the sides. A join is inner: it emits nothing for a record that has no partner
 in its window. A co-group calls its function once for each key and window, and one side may be empty. Two records that are close
-in time but in different windows are not joined. Use `interval_join` if that matters.
+in time but in different windows are not joined. To join such records, use `interval_join`.
 """
 
 from __future__ import annotations
@@ -194,10 +196,10 @@ class EqualTo:
         return WithWindow(self._sides.operation, self._tagged_windows(window_assigner), self._sides)
 
     def apply(self, function: Any, output_type: Any = None, *, ttl: TimeLike | None = None) -> DataStream:
-        """Join every pair of records with equal keys, without windows. State keeps the records of both sides. Only joins have this method.
+        """Join every pair of records with equal keys, without windows. State keeps the records of both sides. Co-groups do not support this.
 
         Args:
-            function: a `JoinFunction`, a `FlatJoinFunction` or a callable (first, second) -> result.
+            function: a `JoinFunction`, a `FlatJoinFunction`, or a callable from (first, second) to a result.
             ttl: processing time for which a record waits for partners. Default: no limit.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -209,13 +211,13 @@ class EqualTo:
         return self._joined("Join", function, output_type, lambda types: EveryPair(function, types, ttl))
 
     def as_of(self, function: Any, output_type: Any = None, *, tolerance: TimeLike | None = None) -> DataStream:
-        """Join each record of the first stream with the newest record of the second stream that is not later. Only joins have this method.
+        """Join each record of the first stream with the newest record of the second stream that is not later. Co-groups do not support this.
 
         A result is emitted when the watermark of both streams passes the record. Late records are dropped. If several records of the
         second stream have the same time, the last one to arrive is used.
 
         Args:
-            function: function that `apply` accepts. Its second argument is None if no record matches.
+            function: a function of the same kind as for `apply`. Its second argument is None if no record matches.
             tolerance: maximum age of the second record relative to the first. Default: no limit.
 
         >>> from datetime import timedelta
@@ -266,7 +268,7 @@ class EqualTo:
 
 
 class WithWindow:
-    """Windowed join or co-group, which waits for its function."""
+    """Windowed join or co-group. The method `apply` sets its function."""
 
     def __init__(self, operation: str, windows: WindowedStream, sides: _Sides) -> None:
         self._operation = operation
@@ -284,7 +286,7 @@ class WithWindow:
         return self
 
     def allowed_lateness(self, time_ms: TimeLike) -> Self:
-        """Set the time for which a window accepts late records after its end. It fires again for each late record."""
+        """Set the time for which a window accepts late records after its end. The window fires again for each late record."""
         self._windows.allowed_lateness(time_ms)
         return self
 

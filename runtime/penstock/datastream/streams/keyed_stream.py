@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream[T], Generic[T, K]):
-    """Stream that is partitioned by key, which `key_by` returns. Its operations have the state of the key. Their results have no key."""
+    """Stream that is partitioned by key, which `key_by` returns. Its operations have the state of the key. They return streams without
+    key."""
 
     class AccumulateType(Enum):
         """Kinds of rolling aggregates."""
@@ -90,7 +91,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         """Apply a function of the record and the state of its key. It returns one result for each record.
 
         Args:
-            func: `(value, state) -> (result, new state)`. None means that the key has no state, in the argument and in the result.
+            func: `(value, state) -> (result, new state)`. For `state` and `new state`, None means that the key has no state.
             state_type: type of the state. Default: the type of each value.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
@@ -168,11 +169,11 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._rolling("max", position_to_max)
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
-        """Emit the record with the smallest value of a field so far. If several are equal, the first one is emitted."""
+        """Emit the record with the smallest value of a field so far. If several records have this value, emit the first of them."""
         return self._rolling("min_by", position_to_min_by)
 
     def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
-        """Emit the record with the greatest value of a field so far. If several are equal, the first one is emitted."""
+        """Emit the record with the greatest value of a field so far. If several records have this value, emit the first of them."""
         return self._rolling("max_by", position_to_max_by)
 
     def _rolling(self, kind: AggregateKind, field: Field) -> DataStream:
@@ -183,9 +184,9 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self._transform(f"Keyed {kind.replace('_', ' ').title()}", operation, self._type_info)
 
     def aggregate(self, aggregate: FieldAggregate, output_type: Any = None) -> DataStream:
-        """Emit running aggregates of fields for every record: `(key, *aggregates)`. Several are computed in one pass.
+        """Emit running aggregates of fields for every record: `(key, *aggregates)`. Several aggregates are computed in one pass.
 
-        It is the fastest way to count and to sum by key, because columns are not converted to records.
+        This method is the fastest way to count and to sum by key, because it does not convert columns to records.
 
         >>> from penstock.datastream import StreamExecutionEnvironment
         >>> from penstock.datastream.window import FieldAggregate
@@ -224,7 +225,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return self.aggregate(aggregate, aggregated_type(self._key_type, self._type_info, aggregate))
 
     def _at_end(self) -> WindowedStream:
-        """Return one window that fires at the end of the input, for the final results of batch mode."""
+        """Return the stream in one window per key that fires at the end of the input, for the final results of batch mode."""
         from penstock.datastream.window import EventTimeTrigger, GlobalWindows
 
         return self.window(GlobalWindows.create()).trigger(EventTimeTrigger.create())
@@ -244,7 +245,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
-        """Group the records of each key into windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
+        """Group the records of each key into windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:

@@ -58,7 +58,7 @@ class OperatorSettings:
         return self
 
     def set_parallelism(self, parallelism: int) -> Self:
-        """Set the number of subtasks. Without it, the operator has the default of the environment, and is rescaled with the whole job."""
+        """Set the number of subtasks. By default, the operator has the parallelism of the environment, and is rescaled with the whole job."""
         transformation = self._own("set_parallelism")
         if checked_parallelism(parallelism) != 1 and transformation.non_parallel:
             raise refusal(
@@ -76,7 +76,7 @@ class OperatorSettings:
         return self
 
     def set_max_parallelism(self, max_parallelism: int) -> Self:
-        """Set the number of key groups, which is the highest parallelism of the operator. It cannot change while its state exists."""
+        """Set the number of key groups, which is the highest parallelism of the operator. Do not change it while the operator has state."""
         transformation = self._own("set_max_parallelism")
         checked_parallelism(max_parallelism, "max parallelism")
         if transformation.parallelism is not None and transformation.parallelism > max_parallelism:

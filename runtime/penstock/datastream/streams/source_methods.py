@@ -54,10 +54,11 @@ class SourceMethods:
     @overload
     def from_collection(self, collection: Iterable[Any], type_info: Any) -> DataStream: ...
     def from_collection(self, collection: Iterable[Any], type_info: Any = None) -> DataStream:
-        """Return a stream of the values of a collection, in order. Use it for examples and tests: the program contains the values.
+        """Return a stream of the values of a collection, in order. The program contains the values, so use it for examples and tests.
 
         Args:
-            type_info: type of the values. Values are checked against it, and converted to Rows or tuples if it declares them.
+            type_info: type of the values. The method checks the values against this type. If the type declares Rows or tuples, the values
+                are converted to these.
 
         Raises:
             InvalidJob: the collection is empty and no type is given, or a value does not have the type.
@@ -111,7 +112,7 @@ class SourceMethods:
         return self.add_source(SocketTextSource(hostname, port, delimiter, max_retry), "Socket Stream", str)
 
     def read_text_file(self, file_path: str, charset_name: str = "UTF-8") -> DataStream[str]:
-        """Return a stream of the lines of a file, or of all files of a directory. They are read once. The path is any URL that fsspec
+        """Return a stream of the lines of a file, or of all files of a directory. Each file is read once. The path is any URL that fsspec
         supports.
         """
         from penstock.datastream.connectors.file_system import FileSource, StreamFormat
@@ -147,8 +148,8 @@ class SourceMethods:
         Args:
             df_factory: function that is called with the SparkSession in the JobManager and returns the DataFrame. A streaming DataFrame
                 may select, filter, and join with tables. It must not be stateful.
-            watermark_strategy: strategy that is applied to the parts of each micro-batch. `assign_timestamps_and_watermarks` applies a
-                strategy to the whole stream, so the event-time clock continues over all batches.
+            watermark_strategy: strategy that is applied to each part of each micro-batch separately. If the event-time clock must continue
+                over all batches, use `assign_timestamps_and_watermarks` instead.
             bounded: whether a streaming DataFrame ends at the data that exists at the start. A batch DataFrame always ends.
         """
         from penstock.connectors.spark import SparkSource

@@ -94,7 +94,8 @@ class StreamEnds(RecordedStream):
         """Run the job and return the records of the stream.
 
         Args:
-            limit: number of records to wait for. Return them as a list. None means to return an iterator over all records, which must be closed.
+            limit: number of records to wait for and to return as a list. None means to return an iterator over all records, which must be
+                closed.
 
         Returns:
             A `CloseableIterator`, or a list if a limit is given.
@@ -119,7 +120,7 @@ class StreamEnds(RecordedStream):
         """Add a sink.
 
         Args:
-            beside: give the sink the parallelism of the operator that it reads, so that no record moves to another subtask.
+            beside: whether the sink has the parallelism of the operator that it reads. No record then moves to another subtask.
         """
         from penstock.datastream.streams.data_stream_sink import DataStreamSink
 

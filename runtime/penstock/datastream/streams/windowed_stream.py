@@ -99,7 +99,7 @@ class _Windows(Generic[T]):
         return self
 
     def side_output_late_data(self, output_tag: OutputTag) -> Self:
-        """Send records that are too late to this side output of the result. Without it, they are dropped."""
+        """Send records that are too late to this side output of the result stream. By default, such records are dropped."""
         if not isinstance(output_tag, OutputTag):
             raise refusal(f"side_output_late_data takes an OutputTag, got {output_tag!r}")
         self._late_tag = output_tag
@@ -112,10 +112,10 @@ class _Windows(Generic[T]):
     @overload
     def reduce(self, reduce_function: Any, window_function: Any, output_type: Any = None) -> DataStream: ...
     def reduce(self, reduce_function: Any, window_function: Any = None, output_type: Any = None) -> DataStream:
-        """Combine the records of a window in pairs, as they arrive. State keeps one value for each window.
+        """Combine each record with the current value of its window when the record arrives. State keeps one value for each window.
 
         Args:
-            window_function: function that receives the value when the window fires, with the key and the window.
+            window_function: function that receives the value, the key and the window when the window fires.
             output_type: type of the window function's results.
         """
         from penstock.windowing.window_function import WindowFunctionSpec
@@ -138,7 +138,7 @@ class _Windows(Generic[T]):
         """Aggregate the records of a window incrementally. State keeps one accumulator for each window.
 
         Args:
-            window_function: function that receives the result when the window fires, with the key and the window.
+            window_function: function that receives the result, the key and the window when the window fires.
             accumulator_type: type of the accumulator. Default: the annotation of `create_accumulator`.
             output_type: type of the results.
         """
@@ -180,7 +180,7 @@ class _Windows(Generic[T]):
         return None
 
     def _refuse_without_merge(self, function: Any) -> None:
-        """Refuse a function without `merge` for merging windows, so that the job fails at its start and not at the first merge."""
+        """Refuse a function without `merge` if the windows merge. The program then fails at once, and not at the first merge of windows."""
         from penstock.datastream.window import MergingWindowAssigner
 
         merges = getattr(type(function), "merge", f.AggregateFunction.merge) is not f.AggregateFunction.merge
@@ -221,11 +221,11 @@ class _Windows(Generic[T]):
         return self._aggregate_field("max", position_to_max)
 
     def min_by(self, position_to_min_by: Field = 0) -> DataStream[T]:
-        """Emit the record of the window with the smallest value of a field. If several are equal, the first one is emitted."""
+        """Emit the record of the window with the smallest value of a field. If several records have this value, emit the first of them."""
         return self._aggregate_field("min_by", position_to_min_by)
 
     def max_by(self, position_to_max_by: Field = 0) -> DataStream[T]:
-        """Emit the record of the window with the greatest value of a field. If several are equal, the first one is emitted."""
+        """Emit the record of the window with the greatest value of a field. If several records have this value, emit the first of them."""
         return self._aggregate_field("max_by", position_to_max_by)
 
     def _aggregate_field(self, kind: AggregateKind, field: Field) -> DataStream:
@@ -314,7 +314,7 @@ class AllWindowedStream(_Windows[T]):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """Return an assigner for windows of `size` records. A new window starts every `slide` records (0 means every `size`)."""
+    """Return an assigner for windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
     from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
     for name, number in (("size", size), ("slide", slide)):

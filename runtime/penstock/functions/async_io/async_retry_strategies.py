@@ -10,9 +10,9 @@ from penstock.common.program.user_location import refusal
 from penstock.common.time import TimeLike, as_millis
 
 ResultPredicate = Callable[[list[Any]], bool]
-"""Returns True for results that are not good, to retry the request."""
+"""A function that returns True if the results are not good. The request is then retried."""
 ExceptionPredicate = Callable[[BaseException], bool]
-"""Returns True for an error that may be temporary, to retry the request."""
+"""A function that returns True if the error may be temporary. The request is then retried."""
 
 
 class AsyncRetryPredicate(ABC):
@@ -66,7 +66,7 @@ class AsyncRetryStrategy(ABC):
 
 
 class RetryPredicate(AsyncRetryPredicate):
-    """The two conditions under which an attempt counts as failed. None never applies."""
+    """The two conditions under which an attempt counts as failed. A condition that is None never applies."""
 
     def __init__(
         self, result_predicate: ResultPredicate | None = None, exception_predicate: ExceptionPredicate | None = None

@@ -60,7 +60,7 @@ def checked_function(
         methods: names of methods. An object that has all of them is accepted too.
 
     Raises:
-        InvalidJob: the operation does not accept the function. The error names both and the remedy.
+        InvalidJob: the operation does not accept the function. The error names the operation, the function and the remedy.
     """
     _refuse_generators(function, operation)
     if isinstance(function, classes):
@@ -87,7 +87,7 @@ def checked_function(
 
 
 def _refuse_generators(function: Any, operation: str) -> None:
-    """Refuse a generator function where one result is needed: its call returns a generator instead of the result."""
+    """Refuse a generator function if the operation needs one result. A call of such a function returns a generator instead of the result."""
     if operation in _ONE_RESULT and inspect.isgeneratorfunction(getattr(function, operation, function)):
         raise refusal(
             f"{operation} got the generator function {name_of(function)}, but needs a function with one result for each call",

@@ -6,9 +6,10 @@ A field is one of these:
 - a position, which for a tuple can also be written `f1`, `1` or `_2`
 - a dotted path of names
 - `*` or `_` for the whole record
-- a list of those, for a key of several fields
+- a list of such fields, for a key of several fields
 
-If the type of the stream is known, the getter is a C function of the standard library. An unknown field is then refused at once.
+If the type of the stream is known, the getter is a C function of the standard library. An unknown field is then an error at
+once, before the job starts.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def selected_key(key_selector: Any, type_info: TypeInformation | None, operation
     """Return the key selector for a stream of that type.
 
     Raises:
-        InvalidJob: the argument is not a key selector, or the type does not have the field that it names.
+        InvalidJob: the argument is not a key selector, or it names a field that the type does not have.
 
     >>> selected_key(["a", "b"], None).selector({"a": 1, "b": 2})
     (1, 2)

@@ -36,14 +36,14 @@ _MANY = frozenset(
 
 
 def with_row_results(function: Any, declared: TypeInformation | None, method: str) -> Any:
-    """Return the function. Wrap it so that its results are converted, if the declared type contains a Row."""
+    """Return the function. If the declared type contains a Row, return a wrapper that converts the function's results."""
     if declared is None or declared.is_storable or function is None:
         return function
     return RowResults(function, declared, method)
 
 
 def with_row_sums(function: Any, type_info: TypeInformation | None) -> Any:
-    """Return a reduce function for a stream of the type. Wrap it so that its results are converted, if the type was declared."""
+    """Return a reduce function for a stream of the type. If the type was declared, treat the function as `with_row_results` does."""
     return function if type_info is None or type_info.is_inferred else with_row_results(function, type_info, "reduce")
 
 
