@@ -1,12 +1,12 @@
 """The interfaces of formats, and the handling of records that a format cannot read.
 
-Formats are of two kinds, as in Flink. The records of a `StreamFormat` are lines. It decodes a block of whole lines at once, so
-its position is a byte offset. The simplest one returns the lines themselves. Only a reader of the whole file understands the
-files of a `BulkFormat` (Parquet).
+Formats are of two kinds, as in Flink. The records of a `StreamFormat` are lines. The format decodes a block of whole lines at
+once, so a position is a byte offset. The simplest `StreamFormat` returns the lines themselves. A `BulkFormat`, such as Parquet, needs a
+reader that understands the whole file.
 
 A malformed record is never dropped silently. `on_error="fail"` fails the job with a `RecordFormatError` that names the file,
 the line and the text. `on_error="side-output"` sends a `RejectedRecord` to the side output `error_tag`, and the job continues.
-A block is decoded as a whole. If that fails, the block is divided to find its bad records.
+A block is decoded as a whole. If this fails, the reader divides the block to find its malformed records.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class MalformedBlock(ValueError):
 
 
 class Block(NamedTuple):
-    """Whole records, the last one with or without its line end. `line` is the number of the first, from 1; None means unknown."""
+    """Whole records, the last one with or without its line end. `line` is the line number of the first one, from 1, or None."""
 
     offset: int
     line: int | None
@@ -54,7 +54,7 @@ class Block(NamedTuple):
 
 
 Decode = Callable[[bytes], "Batch"]
-"""Function that decodes a block of whole records. If it raises MalformedBlock it has taken no record of the block."""
+"""Function that decodes a block of whole records. If the function raises MalformedBlock, it returns no record of the block."""
 
 
 class SuspiciousDecoder(ABC):
@@ -67,12 +67,12 @@ class SuspiciousDecoder(ABC):
     def suspects(self, records: list[bytes]) -> dict[int, str | None]:
         """Return records that may be malformed, by their index, with the reason.
 
-        A record without a reason must be decoded alone to find out. Other records may be malformed, too.
+        If a record has no reason, only decoding it alone shows whether it is malformed. Other records may be malformed, too.
         """
 
 
 class RecordFormat(ABC):
-    """The base class of both kinds. A format is picklable; the client makes it, and the task opens it."""
+    """The base class of both kinds of formats. A format is picklable; the client makes it, and the task opens it."""
 
     def __init__(self, *, on_error: str = "fail", error_tag: Any = MALFORMED_RECORDS) -> None:
         if on_error not in ("fail", "side-output"):
@@ -148,7 +148,7 @@ class TextLineFormat(StreamFormat):
     r"""A format that reads every line as a str, without its line end (`\n` or `\r\n`).
 
     Args:
-        charset_name: a charset whose only byte 0x0A is the line end: UTF-8, ASCII, Latin-1, …
+        charset_name: a charset in which the byte 0x0A is always a line end: UTF-8, ASCII, Latin-1, …
 
     Raises:
         InvalidJob: the charset does not exist, or its line end is not the single byte 0x0A (UTF-16).
@@ -209,8 +209,8 @@ class BulkFormat(RecordFormat):
 def isolate(format: StreamFormat, decode: Decode, block: Block, path: str) -> tuple[Batch | None, list[RejectedRecord]]:
     """Decode the good records of a block that does not decode as a whole. Return them and the rejected records.
 
-    The search first tries the records that the decoder suspects. If the others do not decode either, it halves them repeatedly. For k bad
-    records among n it then decodes about k·log2(n) pieces.
+    The search first tries the records that the decoder suspects. If the other records do not decode either, the search halves them
+    repeatedly. For k bad records among n, it then decodes about k·log2(n) pieces.
 
     Raises:
         RecordFormatError: the format's `on_error` is "fail". The error names the first bad record.
@@ -239,7 +239,7 @@ def isolate(format: StreamFormat, decode: Decode, block: Block, path: str) -> tu
 
 
 def _malformed_records(decode: Decode, records: list[bytes]) -> Iterator[tuple[int, str]]:
-    """Return index and reason of the malformed records, in order."""
+    """Yield the index of each malformed record and the reason, in order."""
     found: dict[int, str] = {}
     suspects = decode.suspects(records) if isinstance(decode, SuspiciousDecoder) else {}
     for index, reason in suspects.items():

@@ -6,8 +6,8 @@ Each process requests a schema once, because the schema of an id never changes.
 
 * A registry that does not answer is a platform error, not a malformed message. The job fails over, and no record goes to a
   side output.
-* A registry that answers that the id is unknown makes the message malformed. Otherwise a few foreign bytes could fail the job
-  for ever.
+* If the registry answers that it does not know the id, the message is malformed. If this were a platform error, a few foreign bytes
+  could fail the job for ever.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA = 40401, 40402, 40403
 """Error codes of the registry. A wrong address returns 404 without such a code."""
 _ABSENT = (_NO_SUCH_SUBJECT, _NO_SUCH_VERSION, _NO_SUCH_SCHEMA)
 _TRIES_FOR_NEW = 2
-"""Attempts for an unknown id: a schema that was just registered may not have reached the server."""
+"""Number of attempts for an unknown id. A schema that was just registered may not have reached the server yet."""
 _ABSENT_S = 5.0
 _MOST_ABSENT = 10_000
 _CONTENT = "application/vnd.schemaregistry.v1+json"
@@ -65,7 +65,7 @@ class SchemaAbsent(SourceError):
 
 
 class Reference(NamedTuple):
-    """A schema that another one uses, with the `name` by which that schema refers to it."""
+    """A schema that another schema uses. `name` is the name by which the other schema refers to this one."""
 
     name: str
     subject: str
@@ -127,7 +127,7 @@ class SchemaRegistry:
         self.registers = registers
         self._schemas: dict[int, RegisteredSchema] = {}
         self._absent: dict[int, tuple[float, str]] = {}
-        """Ids without a schema: the time until which this answer is cached, and its message."""
+        """Ids without a schema, each with the time until which this answer is cached, and the answer's message."""
 
     @staticmethod
     def of(given: str | SchemaRegistry) -> SchemaRegistry:
@@ -141,7 +141,7 @@ class SchemaRegistry:
         """Return the schema of an id.
 
         Raises:
-            SchemaAbsent: the id has no schema, or one of another kind.
+            SchemaAbsent: the id has no schema, or a schema of another kind.
             SourceError: the registry does not answer, or refuses the request.
         """
         found = self._schemas.get(id)
@@ -179,7 +179,7 @@ class SchemaRegistry:
         """Return the id of the schema under this subject. Register the schema if `registers` is True.
 
         Raises:
-            SinkError: the registry refuses the schema, does not have it and must not register it, or does not answer.
+            SinkError: the registry does not answer or refuses the schema. Or it does not have the schema, and `registers` is False.
         """
         if not self.registers:
             return _number(self.look_up(subject, schema), "id")
@@ -342,7 +342,7 @@ def _strange(kind: type[PlatformError], answer: Any) -> PlatformError:
 
 
 def _error_of(error: urllib.error.HTTPError) -> dict[str, Any]:
-    """Return the error in an answer, with a `message` that may be only the answer's text."""
+    """Return the error in an answer, with a `message`. If the answer has no such field, `message` is the answer's text."""
     try:
         text = error.read().decode(errors="replace")
     except (OSError, HTTPException):

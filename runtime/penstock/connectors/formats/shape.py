@@ -65,7 +65,7 @@ _PLAIN: dict[str, Callable[[pa.RecordBatch], list[Any]]] = {
 
 
 class RecordShape:
-    """The fields and the form of a format's records. It is picklable if the declaration is."""
+    """The fields and the form of a format's records. A shape is picklable if its declaration is."""
 
     def __init__(self, fields: Iterable[Field], form: Form, cls: type | None = None, declared: Any = None) -> None:
         self.fields = tuple(fields)
@@ -103,7 +103,7 @@ class RecordShape:
     def declared_fields(self) -> DeclaredFields:
         """Return the rule by which written records become values in the order of the fields.
 
-        A record that names its fields may lack those declared with `| None`, and the optional fields of a TypedDict.
+        A record that names its fields may lack fields that are declared with `| None`, and the optional fields of a TypedDict.
         """
         optional = [f.name for f in self.fields if not isinstance(f.type, TypeInformation) and is_optional(f.type)]
         optional += getattr(self.cls, "__optional_keys__", ())
@@ -135,7 +135,7 @@ class RecordShape:
 
     @cached_property
     def nested_writers(self) -> list[Write | None]:
-        """Return for each field the function that makes Arrow's form of its values, or None if they have this form."""
+        """Return for each field the function that makes Arrow's form of its values, or None if the values already have this form."""
         return [writer_of(field.type, column.type) for field, column in zip(self.fields, self.schema, strict=True)]
 
     @property
@@ -147,7 +147,7 @@ class RecordShape:
 
     @cached_property
     def maker(self) -> Callable[[pa.RecordBatch], list[Any]]:
-        """Return the function that makes records of columns: the `make_rows` of a ColumnBatch. It is a shared one if possible."""
+        """Return the function that makes records of columns: the `make_rows` of a ColumnBatch. Plain shapes of one form share a function."""
         kinds = [field.type for field in self.schema]
         is_plain = not any(pa.types.is_nested(k) or k == TIME_OF_UTC or getattr(k, "unit", "") == "ns" for k in kinds)
         if self.form in _PLAIN and is_plain:
@@ -282,7 +282,7 @@ def _by_keyword(cls: Any) -> bool:
 
 
 def _conversion(declared: Any) -> Callable[[Any], Any] | None:
-    """Return the function that converts nested dicts (or lists of them) to the declared type, or None if not needed."""
+    """Return the function that converts nested dicts (or lists of them) to the declared type, or None if no conversion is needed."""
     if isinstance(declared, TypeInformation):
         return _converter_of_read(declared) if _has_row(declared) else None
     if isinstance(declared, pa.DataType):
@@ -314,7 +314,7 @@ def _in_utc(value: Any) -> Any:
 
 
 def _to_classes(declared: Any) -> Callable[[Any], Any] | None:
-    """Return a function that makes an annotation's classes from Arrow's dicts, at any depth, or None if not needed."""
+    """Return a function that makes an annotation's classes from Arrow's dicts, at any depth, or None if no conversion is needed."""
     annotation = without_none(declared)
     fields, origin, args = fields_of_class(annotation), get_origin(annotation), get_args(annotation)
     if fields is not None and not typing.is_typeddict(annotation):

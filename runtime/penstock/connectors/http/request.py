@@ -25,7 +25,7 @@ class NoAnswer(SourceError):
     """Error of a request that may succeed later.
 
     Args:
-        after_s: seconds to wait before the retry, if the server has sent them.
+        after_s: seconds to wait before the retry; 0 if the server has not requested a pause.
     """
 
     def __init__(self, message: str, *, after_s: float = 0.0) -> None:

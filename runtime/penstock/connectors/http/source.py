@@ -7,7 +7,7 @@ For example:
 
 The server stores no position for the source. If the source has a `cursor`, its position is the cursor of the last record. The source reads
 each record once if the server returns the records after the cursor, in order. If the source has no cursor, it reads every response. After a
-failure it may read the last one again.
+failure it may read the last response again.
 
 A response is skipped if it has the same ETag as the previous response to the same cursor. A response to another cursor is never skipped,
 because a server may give all of its pages the same ETag.
@@ -57,7 +57,7 @@ class HttpPollSource(Source):
         format: the format of the response's lines, or of the objects in `records`. It must not have a side output for malformed records.
         interval: time between two requests.
         records: path to the list of records in a JSON response ("data.items"; "" is the response itself). None means that each line is a record.
-        cursor: a record -> its cursor, a JSON value. The next request reads the records after it.
+        cursor: a record -> its cursor, a JSON value. The next request reads the records after this cursor.
         start: cursor of the first request.
         headers: headers of every request.
         header_files: files with the values of additional headers, read at every request. Secrets are thus not part of the program.
@@ -271,7 +271,9 @@ class PollReader(SplitReader):
             self._failing_since = now if self._failing_since is None else self._failing_since
             if now - self._failing_since > PATIENCE_S:
                 raise
-            self._failing_since += error.after_s  # the server has requested this pause
+            self._failing_since += (
+                error.after_s
+            )  # the server has requested this pause, so it does not count as a failure
             pause_s = max(_PAUSE_S, min(self._source.interval_ms / 1000, PATIENCE_S / 10))
             self._due = time.monotonic() + max(pause_s, error.after_s)
             return
@@ -294,7 +296,7 @@ class PollReader(SplitReader):
         return self._source.polls is not None and self._polls >= self._source.polls and not self._waiting
 
     def next_record_at(self) -> int | None:
-        """Return the time of the next request, or None while a response is pending."""
+        """Return the time of the next request in ms, or None while a response is pending or records wait."""
         if self._pending is not None or self._waiting:
             return None
         return int((time.time() + max(0.0, self._due - time.monotonic())) * 1000)

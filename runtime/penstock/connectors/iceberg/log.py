@@ -60,7 +60,7 @@ class IcebergLog(LakehouseLog):
         self._sink.fit_to(self._table)
 
     def last_checkpoint(self, app: str) -> int | None:
-        """Return the newest checkpoint of the table's property and of its snapshots. Another process may have reset the property."""
+        """Return the newest checkpoint in the table's property and in its snapshots. Another process may have reset the property."""
         noted = self._table.properties.get(property_of(app))
         notes = [_note(snapshot, app) for snapshot in self._table.metadata.snapshots]
         found = [note[0] for note in notes if note is not None]
@@ -103,8 +103,8 @@ class IcebergLog(LakehouseLog):
             raise
 
     def _happened(self, app: str, checkpoint: int) -> bool:
-        """Return whether a refused commit has succeeded. A proxy repeats a request that got no answer, and the table then refuses
-        the repetition."""
+        """Return whether a refused commit has succeeded. This happens if a proxy repeats a request that got no answer: the table refuses the
+        repetition."""
         self.look()
         newest = self.last_checkpoint(app)
         return newest is not None and newest >= checkpoint
@@ -149,7 +149,7 @@ def _note(snapshot: Any, app: str) -> tuple[int, str] | None:
 
 
 def _never_rebased(table: Any) -> None:
-    """Disable retries inside pyiceberg: it would rebase a commit on top of a newer one, which a successor may have made for this very
+    """Disable retries inside pyiceberg. A retry would rebase the commit on a newer commit, which a successor may have made for the same
     checkpoint. The function changes only the local copy of the table's properties."""
     properties = {**table.metadata.properties, "commit.retry.num-retries": "0"}
     table.metadata = table.metadata.model_copy(update={"properties": properties})

@@ -78,7 +78,7 @@ def _holds(table: Any, task: Any, key: tuple[str, ...], index: KeyIndex) -> bool
 
 
 def _batches(table: Any, task: Any, names: tuple[str, ...] | None) -> Any:
-    """Yield a file's rows without deleted ones, with the current names of the table's columns."""
+    """Yield the rows of a file that are not deleted, with the current names of the table's columns."""
     schema = table.schema() if names is None else table.schema().select(*names)
     expressions = package("pyiceberg.expressions")
     scan = package("pyiceberg.io.pyarrow").ArrowScan(table.metadata, table.io, schema, expressions.AlwaysTrue())
@@ -88,7 +88,7 @@ def _batches(table: Any, task: Any, names: tuple[str, ...] | None) -> Any:
 
 
 def _replaced(old: pa.RecordBatch, rows: pa.Table, numbers: pa.Array) -> pa.RecordBatch:
-    """Return rows of the table with the values of the changes that have these numbers."""
+    """Return rows of the table with new values. `numbers` has, for each row, the number of the change that replaces it."""
     columns = [
         column if (at := rows.schema.get_field_index(name)) < 0 else rows.column(at).combine_chunks().take(numbers)
         for name, column in zip(old.schema.names, old.columns, strict=True)

@@ -1,4 +1,4 @@
-"""Settings of `IcebergSink`, which its committer uses, and their check against the table."""
+"""Settings of `IcebergSink`, and their check against the table. The sink's committer uses these settings, too."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class IcebergSink(IcebergSinkSettings, LakehouseSink):
     """A sink that adds rows to an Iceberg table, with one snapshot per checkpoint.
 
     Args:
-        catalog: the catalog's properties, see the package.
+        catalog: the catalog's properties (see the package's docstring).
         table: the name, as "namespace.table".
         fields: the fields of the records (see `formats.shape`). A pyarrow.Schema gives exact types.
         options: the options of all table formats: `partition_by`, `create`, `add_columns`, `key`, `deletes`, `file_bytes`. An existing

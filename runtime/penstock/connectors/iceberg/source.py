@@ -29,7 +29,7 @@ class IcebergSource(LakehouseSource):
     """A source that reads the rows of an Iceberg table: one snapshot, or also all later appends.
 
     Args:
-        catalog: the catalog's properties, see the package.
+        catalog: the catalog's properties (see the package's docstring).
         table: the name, as "namespace.table".
         fields: the columns to read and the form of records (see `formats.shape`). Without fields, records are dicts of all columns.
         snapshot_id: the snapshot to read. The default is the newest at the start.
@@ -151,7 +151,7 @@ class IcebergReader(LakehouseReader):
 
 
 class NamesByIds:
-    """A function from columns in a file to columns of the table. It matches by field id, because a column may have been renamed since."""
+    """A function from columns in a file to columns of the table. It matches by field id, because a column may have a new name."""
 
     def __init__(self, ids: dict[int, str]) -> None:
         self._ids = ids
@@ -176,8 +176,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _split(snapshot_id: int, file: Any, table: Any) -> Split:
-    """Return the split of one file. `partition` has the values that the file may lack, if the table was made from another
-    table's files."""
+    """Return the split of one file. `partition` has values of partition columns. The file may not have these columns if the table was
+    made from another table's files."""
     spec = table.specs()[file.spec_id]
     schema = table.schema()
     partition = {

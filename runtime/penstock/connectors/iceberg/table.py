@@ -30,7 +30,7 @@ def package(name: str = "pyiceberg") -> Any:
 def catalog_properties(
     catalog: Mapping[str, str], options: StorageOptions, kind: type[PlatformError] = PlatformError
 ) -> dict[str, str]:
-    """Return the properties for `load_catalog`. Values are read from their files. The job's object store settings fill in missing ones.
+    """Return the properties for `load_catalog`. Keys with `.file` are read from files. The job's object store settings supply missing options.
 
     >>> catalog_properties({"uri": "sqlite:///x"}, {"key": "k", "endpoint_url": "http://s3"})
     {'s3.access-key-id': 'k', 's3.endpoint': 'http://s3', 'uri': 'sqlite:///x'}

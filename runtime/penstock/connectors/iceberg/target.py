@@ -131,7 +131,7 @@ def _values(array: Any) -> pa.Array:
 
 
 def _as_json(value: Any) -> Any:
-    """Convert a value for the checkpoint. A value that JSON has no type for becomes a dict with its type."""
+    """Convert a value for the checkpoint. If JSON has no type for the value, it becomes a dict that names the type."""
     if isinstance(value, bytes):
         return {"bytes": base64.b64encode(value).decode()}
     if isinstance(value, uuid.UUID):

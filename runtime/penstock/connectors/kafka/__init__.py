@@ -6,12 +6,12 @@ the consumer group only for monitoring. `KafkaSink` gives the guarantee of its `
     EXACTLY_ONCE    All records between two checkpoints are one transaction. The JobManager commits it when the checkpoint is
                     complete. Readers with `isolation.level=read_committed` see each record once. Other readers also see
                     aborted records.
-    AT_LEAST_ONCE   A checkpoint waits until the brokers have acknowledged everything. Later records are written again after
-                    a failure.
+    AT_LEAST_ONCE   A checkpoint waits until the brokers have acknowledged everything. After a failure, later
+                    records are written again.
     NONE            Checkpoints do not wait for the brokers.
 
 **How a transaction outlives its writer.** librdkafka cannot commit a transaction of another process, but Kafka's protocol can.
-It needs the transactional id, the producer id and the epoch, which the committable carries (`sink.coordinator_client`). Every
+The commit needs the transactional id, the producer id and the epoch, which are in the committable (`sink.coordinator_client`). Every
 transaction has a separate epoch (`sink.transaction`). So a late or repeated commit affects no other transaction, on brokers of
 any `transaction.version`. A restore can distinguish a committed transaction from a lost one.
 
@@ -19,7 +19,8 @@ any `transaction.version`. A restore can distinguish a committed transaction fro
 `sasl.password.file`, `ssl.key.password.file`, `sasl.oauthbearer.token.file` (`client`).
 
 **Errors.** `SourceError` and `SinkError` name the topic, partition, offset or transaction, the reason, and the remedy. A client
-recovers from some problems itself (a moved leader, an unavailable broker). They become errors only after its timeout.
+recovers from some problems itself (a moved leader, an unavailable broker). These problems become errors only after the
+client's timeout.
 
 **Sizing.** A source subtask holds at most 16 MiB of fetched messages (`queued.max.messages.kbytes`). A sink subtask holds at
 most 64 MiB of unacknowledged messages (`queue.buffering.max.kbytes`). A sink uses two to four transactional ids for each

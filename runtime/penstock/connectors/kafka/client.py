@@ -1,6 +1,6 @@
 """Clients of a Kafka cluster: librdkafka (`confluent_kafka`) for records, aiokafka's protocol for calls that librdkafka lacks.
 
-Both use one set of properties with librdkafka's names, which are Kafka's own in almost all cases. The properties need not
+Both use one set of properties with librdkafka's names. Almost all of them are also Kafka's own names. The properties need not
 contain secrets: `sasl.password.file` names a file that every process reads. So the secret is neither in the job's payload nor
 in a log. When brokers refuse the old secret, the client reads the file again.
 """
@@ -73,7 +73,7 @@ class FailureFilter(logging.Filter):
         thread = _THREAD.search(text)
         broker = thread[1] if thread else ""
         if len(self.throttles) < _MAX_KINDS or f"{kind} {broker}" in self.throttles:
-            kind = f"{kind} {broker}"  # in a large cluster, the other brokers share the line of their kind
+            kind = f"{kind} {broker}"  # if there are too many brokers, the rest of them share one line per kind
         elif len(self.throttles) >= 2 * _MAX_KINDS and kind not in self.throttles:
             self.clear()
         count = self.throttles.setdefault(kind, Throttle(clock=self._clock)).due()
@@ -126,7 +126,7 @@ class Complaints:
     """The errors that a client has reported for its connections. They give the reason for a timeout.
 
     librdkafka retries for ever with the same password or certificate when brokers refuse it. So after each refusal `renew` gives
-    it the present content of the password file. After half a minute of refusals the client is replaced, and the new client reads
+    the client the present content of the password file. After half a minute of refusals the client is replaced, and the new client reads
     all files again.
     """
 

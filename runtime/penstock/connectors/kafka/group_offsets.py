@@ -1,8 +1,8 @@
 """The committed offsets of a consumer group, as its coordinator reports them.
 
-A consumer requests them. librdkafka's admin client has a call for this, too (`list_consumer_group_offsets`). This call ends the
-whole process by SIGSEGV if the broker is not the group's coordinator at this moment. The call then wakes a consumer's group,
-but an admin client has no group (librdkafka's issue 5040, present in 2.16.0). The loss of a broker moves coordinators and also
+A consumer requests the offsets, and not librdkafka's admin client. The admin client's call (`list_consumer_group_offsets`) ends the
+whole process by SIGSEGV if the broker is not the group's coordinator at this moment. The reason is that the call then wakes a consumer's
+group, but an admin client has no group (librdkafka's issue 5040, present in 2.16.0). The loss of a broker moves coordinators and also
 starts new attempts, so a new attempt would often meet this defect.
 """
 
@@ -47,7 +47,7 @@ class GroupClient:
                 found: list[Any] = self._consumer.committed(wanted, timeout=timeout)
                 break
             except self._kafka.KafkaException as error:
-                # Only a poll returns the refusal to name the coordinator. The request itself waits for a better answer.
+                # If the cluster refuses to name the coordinator, only a poll returns this error. The request itself waits on.
                 event = self._consumer.poll(_LISTEN_S)
                 if event is not None and event.error() is not None and not event.error().retriable():
                     raise self._kafka.KafkaException(event.error()) from error

@@ -19,8 +19,8 @@ PATIENCE_S = 60.0
 """Seconds for which a request is retried while leaders and coordinators move."""
 _PAUSE_S = 0.5
 _MOVING = (5, 6, 14, 15, 16, 72, 74, 75, 78, 103)
-"""Kafka's error codes for temporary states: no leader, not the leader, or listener not found. Others mean that a coordinator
-loads, is missing or has moved. The rest mean that leader epochs differ, or offsets or topic ids are not known yet."""
+"""Kafka's error codes for temporary states. A leader or listener is missing, or the broker is not the leader. A coordinator loads, is
+missing or has moved. Leader epochs differ. Offsets or topic ids are not known yet."""
 _AWAY = (
     "_TRANSPORT",
     "_ALL_BROKERS_DOWN",
@@ -53,9 +53,9 @@ class KafkaOffsetResetStrategy(Enum):
 
 @dataclass(frozen=True)
 class KafkaOffsetsInitializer:
-    """The rule for where reading begins, or ends, in each partition. The static methods make it.
+    """The rule that decides where reading begins, or ends, in each partition. The static methods return rules.
 
-    It applies only to the first start: a restored checkpoint overrides it. Partitions that are found later are read from their
+    A rule applies only to the first start, because a restored checkpoint overrides it. Partitions that are found later are read from their
     beginning.
     """
 
@@ -76,7 +76,7 @@ class KafkaOffsetsInitializer:
 
     @staticmethod
     def timestamp(timestamp: int) -> KafkaOffsetsInitializer:
-        """Return a rule for the first record whose time is at or after `timestamp` (ms), or the end if no record is."""
+        """Return a rule for the first record whose time is at or after `timestamp` (ms), or for the end if no such record exists."""
         if timestamp < 0:
             raise InvalidJob(
                 f"timestamp {timestamp} is before 1970", remedy="pass ms since 1970, or use earliest() or latest()"
@@ -115,10 +115,10 @@ class TopicState(NamedTuple):
 
 
 class ClusterView:
-    """The requests of an enumerator to a cluster. It connects at the first request.
+    """The requests of an enumerator to a cluster. The first request connects to the cluster.
 
     Args:
-        isolation_level: the reader's level. `read_committed` ends at the beginning of the oldest open transaction.
+        isolation_level: the reader's level. For `read_committed`, a partition ends at the beginning of its oldest open transaction.
     """
 
     def __init__(self, properties: Properties, isolation_level: str = "read_uncommitted") -> None:
@@ -248,7 +248,7 @@ class ClusterView:
         return self._query(f"the offsets of {', '.join(map(repr, names))} cannot be read", query)
 
     def committed(self, partitions: list[KafkaTopicPartition]) -> dict[KafkaTopicPartition, int]:
-        """Return the offsets that the group has committed. Partitions without one are left out.
+        """Return the offsets that the group has committed. Partitions without a committed offset are left out.
 
         Raises:
             SourceError: see `topics`.

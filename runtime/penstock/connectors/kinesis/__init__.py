@@ -11,7 +11,7 @@ every record. If Kinesis rejects a record and accepts it in a retry, the record 
 in the same places as every AWS client.
 
 **Errors.** A missing stream, wrong keys and a missing right are errors before the job starts. The connector retries an unavailable or
-throttling service for `patience`. A record that no stream accepts fails the job, and the error names it. Records that the stream may
+throttling service for `patience`. A record that no stream accepts fails the job, and the error names the record. Records that the stream may
 have dropped before they were read also fail the job, unless `on_lost="continue"`.
 
 **Sizing.** Each shard has a thread that reads at most once in 0.2 s. Kinesis allows five reads and 2 MB per second and shard, for all

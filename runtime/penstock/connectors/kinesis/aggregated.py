@@ -91,7 +91,7 @@ def _record(message: bytes, keys: list[str], hashes: list[int]) -> UserRecord:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield numbers and values of a message's fields. Skip wire types that none of our fields has.
+    """Yield the number and the value of each field of a message. Skip wire types that none of our fields has.
 
     Raises:
         ValueError, IndexError: the bytes are not such a message.

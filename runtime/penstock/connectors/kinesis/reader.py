@@ -101,7 +101,7 @@ class Shard(Background):
     def _read(self) -> None:
         iterator: str | None = None
         proves = False
-        """Whether the next record must be the last one that was read. This record proves that no record is missing."""
+        """Whether the iterator begins at the last record that was read. If this record still exists, no record is missing."""
         is_proved = False
         empty = 0
         while self._has_room():
@@ -167,7 +167,7 @@ class Shard(Background):
         """Return an iterator, or None if the shard has no more records. Also return whether the iterator proves that no record is
         missing.
 
-        An iterator at the last read record proves that no later record was dropped."""
+        An iterator that begins at the last read record proves that no later record was dropped."""
         place = self._received
         proves = False
         where: dict[str, Any] = {"ShardIteratorType": "TRIM_HORIZON"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class KinesisSettings(MessageSource):
-    """The settings of a `KinesisSource`, which describes the arguments."""
+    """The settings of a `KinesisSource`. The docstring of that class describes the arguments."""
 
     def __init__(
         self,

@@ -98,7 +98,7 @@ class KinesisStreamsSink(MessageSink):
         """Return the request entries of the records.
 
         Raises:
-            RecordFormatError: a record does not fit, or Kinesis does not accept its partition key.
+            RecordFormatError: a record is too large, or Kinesis does not accept its partition key.
         """
         return [self._entry(value, record) for value, record in zip(self.bodies(records), records, strict=True)]
 

@@ -34,7 +34,7 @@ def shards_of(target: AwsTarget, client: Any, stream: str) -> list[dict[str, Any
     """Return all shards that the service lists.
 
     Raises:
-        SourceError: the service does not list them.
+        SourceError: the service does not list the shards.
     """
     shards: list[dict[str, Any]] = []
     request: dict[str, Any] = {"StreamName": stream}

@@ -85,8 +85,7 @@ class KinesisStreamsSourceBuilder:
         """Set the source's configuration.
 
         The keys are `source.init.position` (LATEST, TRIM_HORIZON, AT_TIMESTAMP), `source.init.timestamp`,
-        `source.shard.discovery.interval`,
-        `aws.region` and `aws.endpoint`.
+        `source.shard.discovery.interval`, `aws.region` and `aws.endpoint`.
 
         Raises:
             InvalidJob: an unknown key, or readers with enhanced fan-out.

@@ -6,8 +6,8 @@ all subtasks to the table in one commit. The commit carries the writer's name an
 the committer finds the commit by this note and does not repeat it (`commits`). A reader of the table sees all rows of a checkpoint or
 none.
 
-**Sinks with a key** (`keys`, `upserts`) replace rows. The checkpoint stores the new rows. Its commit replaces the table's rows with the
-same keys.
+**Sinks with a key** (`keys`, `upserts`) replace rows. The checkpoint stores the new rows. The checkpoint's commit replaces the table's
+rows with the same keys.
 
 `settings`, `sink`, `log` and `source` are the bases of the sinks and sources. `fields` compares a program's fields with a table's
 columns. `partitions` and `files` write the data files. `changes` decides which commits a source reads.

@@ -1,7 +1,7 @@
-"""The files of a table that a source reads: those of one version, or those that later commits add.
+"""The files of a table that a source reads: the files of one version, or the files that later commits add.
 
 A source that follows a table reads appended files. Rewritten (compacted) files hold no new rows, so the source skips them. A commit that
-deletes or changes rows is not an append, and its files do not tell what the job should do with it. Such a commit is an error unless
+deletes or changes rows is not an append, and its files do not show how the job should treat the change. Such a commit is an error unless
 `on_change` says to skip it. The enumerator's state is the version that it read last.
 """
 

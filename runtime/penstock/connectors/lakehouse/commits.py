@@ -4,7 +4,7 @@
     commit        Commit the files of all subtasks, or the changes of their rows, together with a note, in one commit of the table.
     a conflict    Another writer was faster: look and commit again.
     no answer     The commit may have happened: look again. If the lost commit arrives later, the table refuses it. Every commit builds
-                  on the state that was looked at, and another commit has changed that state.
+                  on the state that `look` has loaded, and another commit has changed this state.
 
 An app is one sink of one job. Its checkpoint ids only rise, so the committer has to remember only the last one. A committable names the
 app that wrote it. A job that starts from another job's savepoint therefore finds the other job's commits.
@@ -65,7 +65,7 @@ class TableLog(ABC):
 
     @abstractmethod
     def append(self, app: str, checkpoint: int, digest: str, files: list[dict[str, Any]]) -> None:
-        """Add the files and a note of the checkpoint. Refuse the commit if the app has noted another one since `look`.
+        """Add the files and a note of the checkpoint. Refuse the commit if the app has noted another checkpoint since `look`.
 
         Raises:
             Exception: the commit did not happen, or its outcome is unknown.

@@ -30,7 +30,7 @@ _MOST_OPEN = 64
 
 
 class TableTarget(ABC):
-    """The place of a subtask's files, and the entry that the table's log needs for each file."""
+    """The place where a subtask writes its files, and the maker of their entries for the table's log."""
 
     schema: pa.Schema
     """The schema of the rows, with the table's types."""

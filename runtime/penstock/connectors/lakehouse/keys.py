@@ -1,6 +1,6 @@
 """Rows by their key: the last row of each key in a checkpoint, and the table's rows with the same keys.
 
-Keys are compared by value within their columns' types, without creating Python objects. Each distinct value of a column gets a number.
+Keys are compared by value, in the types of their columns, without creating Python objects. Each distinct value of a column gets a number.
 The numbers of a row are combined into one number.
 """
 
@@ -22,7 +22,7 @@ def check_key(key: Sequence[str], schema: pa.Schema, *, deletes: bool) -> tuple[
     """Return the key of a sink whose records have this schema.
 
     Raises:
-        InvalidJob: a field does not exist, or equality does not identify its values.
+        InvalidJob: a field does not exist, or has a type whose values cannot be compared for equality (such as floats).
     """
     names = tuple(key)
     if deletes and not names:

@@ -26,8 +26,8 @@ class LakehouseSinkOptions(TypedDict, total=False):
     add_columns: bool
     """Add fields that the table does not have as columns when the job starts. Default: False."""
     key: Sequence[str]
-    """The columns by which a row replaces an existing row. Columns that records do not have keep their values. By default, no columns are
-    set and rows are added."""
+    """The columns by which a row replaces an existing row. Table columns that records do not have keep their values. By default there is
+    no key, and every row is added."""
     deletes: bool
     """Records are `Row`s of a changelog: DELETE removes the row with this key, UPDATE_BEFORE is skipped. All rows of a key must go to
     the same subtask, in order (`key_by`). Default: False."""

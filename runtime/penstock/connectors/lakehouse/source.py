@@ -27,9 +27,9 @@ class LakehouseSourceOptions(TypedDict, total=False):
     follow: TimeLike | None
     """The interval at which an unbounded source looks for new commits. The default is a bounded source."""
     start: Any
-    """Start of a source with `follow`: "snapshot" (all rows, then new ones; the default), "latest", or a version to start after it."""
+    """Start of a source with `follow`: "snapshot" (all rows, then new ones; the default), "latest", or a version after which to start."""
     on_change: OnChange
-    """How to treat a commit that deletes or changes rows: as an error ("fail", the default), or skip it ("skip")."""
+    """How to treat a commit that deletes or changes rows: "fail" raises an error (the default), and "skip" skips the commit."""
 
 
 class LakehouseSource(Source):
@@ -111,7 +111,7 @@ class LakehouseSource(Source):
 
 
 class LakehouseReader(SourceReader):
-    """The reader of a subtask. It opens the table once, for the table's columns."""
+    """The reader of a subtask. It opens the table once, to get the table's columns."""
 
     def __init__(self, source: LakehouseSource, options: StorageOptions) -> None:
         self._source = source

@@ -1,7 +1,7 @@
 """Rows that replace or delete the rows of a table with the same key.
 
-They are stored in the checkpoint. When the checkpoint is complete, the JobManager changes the table. Files that hold rows with these keys
-are rewritten without them (copy on write), so every reader of the format sees each key once. One commit replaces all files.
+The checkpoint stores these rows. When the checkpoint is complete, the JobManager changes the table. It rewrites the files that hold rows
+with these keys, without these rows (copy on write). So every reader of the format sees each key once. One commit replaces all files.
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def nullable(schema: pa.Schema) -> pa.Schema:
 
 
 def _check_times(column: pa.Array, field: pa.Field) -> None:
-    """Raise an error for dates that Python does not have. Pruning of files converts bounds to Python dates, so every commit would
-    fail."""
+    """Raise an error for dates that Python does not support. Otherwise every commit would fail, because the pruning of files converts
+    bounds to Python dates."""
     if pa.types.is_date(field.type) or (pa.types.is_timestamp(field.type) and field.type.unit != "ns"):
         found = pc.min_max(column)
         try:

@@ -1,4 +1,4 @@
-"""Writers of services whose requests have many entries, and which accept or reject each entry."""
+"""Writers for services whose requests have many entries. Such a service accepts or rejects each entry."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class AwsWriter(BatchingWriter):
         batch_ms: the longest time in ms that an entry waits.
         most: maximum number of entries of a request.
         most_bytes: maximum bytes of the entries of a request. A larger entry is sent alone.
-        threads: the number of threads. One thread keeps the order.
+        threads: the number of threads. A single thread keeps the order of entries.
         most_requests: maximum number of requests that are sent or wait for a thread.
     """
 
@@ -64,13 +64,13 @@ class AwsWriter(BatchingWriter):
         self._requests.append(self._pool.submit(self._send_now, entries))
 
     def _send_now(self, entries: list[Entry]) -> None:
-        """Send the entries, and send the rejected ones again."""
+        """Send the entries. Send rejected entries again."""
         rejected = entries
 
         def send() -> None:
             nonlocal rejected
             rejected, reason = self._request(rejected)
-            if rejected:  # the service has accepted the others
+            if rejected:  # the service has accepted the other entries
                 raise OSError(f"{len(rejected)} of {len(entries)} rejected: {reason}")
 
         self._target.retry(SinkError, "does not accept records", send, lambda: self._is_closed)

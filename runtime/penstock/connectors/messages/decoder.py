@@ -1,7 +1,7 @@
 """Convert messages to records, one batch at a time.
 
 Creating Python objects for a message and its value is most of the cost of reading. So the decoder creates no other object per message if
-possible. It joins JSON values and decodes them in one call, like the lines of files. Their records become columns when an operator
+possible. It joins JSON values and decodes them in one call, like the lines of files. The records become columns when an operator
 requests columns. If a batch cannot be decoded, the decoder decodes its messages one by one to find the malformed ones.
 """
 
@@ -148,5 +148,5 @@ def reason_of(error: Exception) -> str:
 
 
 def beginning_of(value: bytes | None) -> str:
-    """Return a colon and the beginning of a message, for an error. A message without a value has none."""
+    """Return a colon and the beginning of a message, for an error. Return no text for a message without a value."""
     return "" if value is None else f": {value[:_SHOWN]!r}{'…' if len(value) > _SHOWN else ''}"

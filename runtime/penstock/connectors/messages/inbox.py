@@ -18,7 +18,7 @@ M = TypeVar("M", bound=Any)
 class Background(ABC):
     """Work in threads beside the task. The task raises the threads' first error.
 
-    `changed` guards the state that the threads and the task share. It is notified when the state has changed.
+    `changed` guards the state that the threads and the task share. Changes of this state notify it.
     """
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class QueueClient(Background, Generic[M]):
         return None if self._backlog is None else self._backlog + len(self._inbox)
 
     def confirmed(self) -> int | None:
-        """Return, once, the newest checkpoint whose acknowledgements the server has received."""
+        """Return the newest checkpoint whose acknowledgements the server has received since the last call, or None."""
         newest = None
         while self._confirmed:
             newest = self._confirmed.popleft()

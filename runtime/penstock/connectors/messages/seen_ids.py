@@ -1,4 +1,4 @@
-"""The ids of messages that are in the job's state and may be redelivered. Each queue has its own rule when to forget an id."""
+"""The ids of messages that the job has read and the server may redeliver. Each queue has a separate rule for when to forget an id."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class IdGroup:
     checkpoint_id: int
     ids: list[bytes]
     forget_at: float | None = None
-    """Time in s, by the clock that the queue's rule uses. None means that the messages are not acknowledged yet."""
+    """Time in s at which the ids can be forgotten, by the clock of the queue's rule. None means that the messages are not acknowledged yet."""
 
 
 class SeenIds(ABC):
@@ -44,7 +44,7 @@ class SeenIds(ABC):
         """Return the ids as text for the checkpoint."""
 
     def add(self, id: str | bytes) -> bool:
-        """Add an id and return whether it is new. A known id waits for its acknowledgement again."""
+        """Add an id and return whether it is new. A redelivered message must be acknowledged, too."""
         digest = hashlib.blake2b(id if isinstance(id, bytes) else id.encode(), digest_size=_SIZE).digest()
         is_new = digest not in self._counts
         self._counts[digest] += 1
@@ -52,13 +52,13 @@ class SeenIds(ABC):
         return is_new
 
     def snapshot(self, checkpoint_id: int) -> None:
-        """Assign the ids of all messages read so far to this checkpoint."""
+        """Assign the ids of all messages read since the last snapshot to this checkpoint."""
         if self._new:
             self._groups.append(IdGroup(checkpoint_id, self._new))
             self._new = []
 
     def acknowledged(self, checkpoint_id: int, now: float) -> None:
-        """Record that the server has the acknowledgements of all messages of this checkpoint."""
+        """Record that the server has the acknowledgements of all messages up to this checkpoint."""
         for group in self._groups:
             if group.forget_at is None and group.checkpoint_id <= checkpoint_id:
                 group.forget_at = now + self._kept_s

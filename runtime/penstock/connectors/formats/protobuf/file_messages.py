@@ -1,8 +1,8 @@
 """The messages that a file declares, in order. The numbers in the head of a message refer to this order.
 
-A number counts the messages of a file, or those nested in a message. Maps and groups create nested messages, too. A writer that has
-descriptors counts these, and a writer that has the text of the file does not. So a number may mean one of two messages. Penstock counts
-in the text when it writes the numbers of a message.
+A number is a message's place among the messages of its file, or among the messages nested in another message. Maps and groups also
+create nested messages. A writer that uses descriptors counts the created messages. A writer that uses the text of the file does not. So
+a number may mean one of two messages. When Penstock writes the numbers of a message, it counts in the text.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class FileMessage:
         self.within: list[FileMessage] = []
 
     def names(self, index: Sequence[int]) -> set[str]:
-        """Return the names of the messages that a list of numbers may mean, within this one.
+        """Return the names of the messages that a list of numbers may mean, counted within this message.
 
         >>> file = FileMessage("weather")
         >>> file.within = [FileMessage("Point"), FileMessage("Reading")]
@@ -106,7 +106,7 @@ def of_text(text: str) -> FileMessage:
 
 
 def _descriptor(text: str) -> Any:
-    """Return the descriptor in a base64 text, or None if it has none."""
+    """Return the descriptor in a base64 text, or None if the text has another form."""
     found = package("descriptor_pb2").FileDescriptorProto()
     try:
         found.ParseFromString(b64decode(text, validate=True))

@@ -4,7 +4,7 @@
 
 - a zero byte,
 - the id of the writer's schema (32 bits, big-endian),
-- the message's place in the schema's file: a list of zigzag numbers after its length, or one zero byte for the first message.
+- the message's place in the schema's file: the length of a list, and then the list of zigzag numbers. The first message has one zero byte.
 
 Protobuf's rules decide about fields that only one side knows, so the reader's descriptor decodes messages of all versions. If a
 registry is used, the reader asks it once for each id which message the numbers mean. A message of another kind is refused. If no
@@ -39,7 +39,7 @@ class ProtobufMessages(MessageFormat):
         schema: the schema of the messages, or a generated class.
         rows: whether records are Rows instead of dicts.
         has_head: whether messages begin with the head of Confluent's registry.
-        registry: its URL, or a `SchemaRegistry`, which identifies the kind of a message. Messages then have the head.
+        registry: the registry's URL, or a `SchemaRegistry`. The registry identifies the kind of a message. Messages then have the head.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProtobufMessages(MessageFormat):
             return [convert(parse(message)) for message in messages]
         except PlatformError:
             raise
-        except Exception:  # message by message, to find the malformed one
+        except Exception:  # decode message by message, to find the malformed one
             return super().deserialize_batch(messages)
 
     def batch_decoder(self) -> DecodeMessages:
@@ -119,7 +119,7 @@ class ProtobufMessages(MessageFormat):
         """Check that a head belongs to this schema's message.
 
         Raises:
-            MalformedBlock: it belongs to another message.
+            MalformedBlock: the head belongs to another message.
         """
         index = _index(head, HEAD.size)[0]
         found = self._file(id_of(head)).names(index)
@@ -148,7 +148,7 @@ class ProtobufMessageWriter(SerializationSchema):
     Args:
         schema: the schema of the messages, or a generated class.
         schema_id: the registry's id of the schema. Messages then begin with the head, without a request to the registry.
-        registry: its URL, or a `SchemaRegistry`. Messages then begin with its head.
+        registry: the registry's URL, or a `SchemaRegistry`. Messages then begin with the registry's head.
         subject: the subject of the schema in the registry; the convention is `TOPIC-value`.
     """
 

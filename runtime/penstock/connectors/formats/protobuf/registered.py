@@ -22,7 +22,7 @@ def register(registry: SchemaRegistry, subject: str, schema: ProtobufSchema) -> 
     """Register the schema and its imports, and return the schema's id.
 
     Raises:
-        SinkError: the registry refuses the schema, does not have it and must not register it, or does not answer.
+        SinkError: the registry does not answer or refuses the schema. Or it does not have the schema, and `registry.registers` is False.
     """
     return registry.register(subject, _registered(schema.descriptor.file, registry.refer))
 
@@ -46,7 +46,7 @@ def messages_of(registry: SchemaRegistry, id: int) -> FileMessage:
     """Return the messages of the writer's file.
 
     Raises:
-        SchemaAbsent: the id has no schema, or one of another kind.
+        SchemaAbsent: the id has no schema, or a schema of another kind.
         SourceError: the registry does not answer, or refuses the request.
     """
     return of_text(registry.schema(id, KIND).text)

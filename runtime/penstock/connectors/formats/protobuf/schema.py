@@ -104,7 +104,7 @@ class ProtobufSchema:
 
     @property
     def index(self) -> tuple[int, ...]:
-        """Return the message's place in its file: its number in the file, or the numbers of the messages around it and its own."""
+        """Return the message's place in its file: the numbers of the messages that contain it, then its own number."""
         return self.messages.index(self.name)
 
     @cached_property

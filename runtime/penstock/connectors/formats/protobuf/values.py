@@ -20,7 +20,7 @@ WRAPPERS = {f"google.protobuf.{name}Value" for name in ("Double", "Float", "Int6
 
 
 class Reading:
-    """A builder of readers. `rows` makes Rows of messages instead of dicts."""
+    """A builder of readers. If `rows` is True, messages become Rows instead of dicts."""
 
     def __init__(self, *, rows: bool) -> None:
         self._rows = rows

@@ -2,8 +2,8 @@
 
 An open transaction blocks every `read_committed` reader of its partitions until the broker times it out. So before an attempt
 reads anything, the committer aborts all transactions of earlier attempts of this sink that no snapshot names. It asks the
-cluster for the sink's ids, so the number of earlier subtasks does not matter. A task without contact to its JobManager may take
-a new id after that, and leave a transaction open under it. So the committer repeats the search from time to time.
+cluster for the sink's ids, so the number of earlier subtasks does not matter. A task without contact to its JobManager may later take
+a new id, and leave a transaction open under this id. So the committer repeats the search from time to time.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class KafkaCommitter(Committer):
     """A committer that ends transactions through their coordinators.
 
     Args:
-        takes_over: transactions of another job under the same prefix are aborted; otherwise they are an error.
-        accepts_unknown: a transaction that the cluster has forgotten counts as committed.
+        takes_over: abort transactions of another job under the same prefix. If False, such transactions are an error.
+        accepts_unknown: treat a transaction that the cluster has forgotten as committed.
     """
 
     def __init__(self, owner: Owner, properties: Properties, *, takes_over: bool, accepts_unknown: bool) -> None:
@@ -139,7 +139,7 @@ class KafkaCommitter(Committer):
         self._swept = time.monotonic()
 
     def _sweep(self) -> None:
-        """Abort new transactions of earlier attempts' tasks. An error is only logged and retried later: the commit is valid."""
+        """Abort new transactions of earlier attempts' tasks. An error does not affect the commit. It is logged, and the next sweep retries."""
         self._swept = time.monotonic()
         try:
             states = self._client.find(self._owner.names)
@@ -157,9 +157,9 @@ class KafkaCommitter(Committer):
         return {id: attempt for id, attempt in attempts.items() if below is None or attempt < below}
 
     def _unnamed(self, ids: list[str]) -> list[Description]:
-        """Return the ids that the cluster knows, without those whose last transaction a snapshot names.
+        """Return the ids that the cluster knows, except ids whose last transaction a snapshot names.
 
-        Such a transaction may still be committed, or it is lost. A new epoch would make it impossible to find out which.
+        Such a transaction may still be committed, or may be lost. A new epoch for its id would make it impossible to determine which.
         """
         return [
             found

@@ -53,7 +53,7 @@ class CoordinatorClient:
     # --- questions --------------------------------------------------------------------------------------------
 
     def end(self, id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
-        """Commit or abort a transaction. Return Kafka's error code, or 0 if it is done now or was done before."""
+        """Commit or abort a transaction. Return Kafka's error code. The code is 0 if this call or an earlier call has ended it."""
         request = package("aiokafka.protocol.transaction").EndTxnRequest(id, producer_id, epoch, commit)
         problem = f"transaction {id!r} cannot be {'committed' if commit else 'aborted'}"
         return int(self._run(self._send_to_coordinator(id, request, problem)).error_code)

@@ -1,4 +1,4 @@
-"""`KafkaSink`: records into Kafka topics, under PyFlink's names.
+"""`KafkaSink`: write records into Kafka topics, with PyFlink's names.
 
 KafkaSink.builder().set_bootstrap_servers("kafka:9092").set_transactional_id_prefix("alerts")
     .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
@@ -37,7 +37,7 @@ _BROKERS_MAXIMUM = "transaction.max.timeout.ms"
 
 
 class KafkaSink(Sink):
-    """A sink that writes records into Kafka topics. `builder()` makes it."""
+    """A sink that writes records into Kafka topics. `builder()` returns its builder."""
 
     def __init__(
         self,
@@ -184,7 +184,7 @@ class KafkaSinkBuilder(ClientBuilder):
         return self
 
     def set_takes_over(self, takes_over: bool) -> KafkaSinkBuilder:
-        """Abort the transactions that another, dead job has left open under the same prefix."""
+        """Set whether the sink aborts transactions that another, dead job has left open under the same prefix."""
         self._takes_over = takes_over
         return self
 

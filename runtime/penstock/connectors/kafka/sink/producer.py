@@ -61,7 +61,7 @@ class KafkaProducer:
     """A producer that writes messages and checks that all are delivered.
 
     Args:
-        transactional_id: the id of its transactions; None means that it writes without a transaction.
+        transactional_id: the id of the producer's transactions. None means that the producer writes without transactions.
     """
 
     def __init__(self, properties: Properties, transactional_id: str | None = None) -> None:
@@ -217,7 +217,7 @@ class KafkaProducer:
             raise self._explained(problem, cause) from error
 
     def transaction(self) -> Transaction:
-        """Return the written transaction, after `flush`."""
+        """Return the transaction that was written. Call `flush` first."""
         assert self.id is not None
         assert self._reports.identity is not None
         return Transaction(self.id, *self._reports.identity, self.records, self._began_ms, self._timeout_ms)
@@ -239,7 +239,7 @@ class KafkaProducer:
         )
 
     def close(self) -> None:
-        """Release the client. Flushed messages remain, and the transaction remains as it is."""
+        """Release the client. Flushed messages remain in the topics, and the transaction stays open or ended as it is."""
         del self._producer
 
 

@@ -1,4 +1,4 @@
-"""The conversion of records into messages: topic, key, value, headers, time and partition of each.
+"""The conversion of records into messages: topic, key, value, headers, time and partition of each message.
 
 Settings that are the same for all records are evaluated once per batch. Examples are one topic, or an encoder of lines for a
 whole batch. Messages without headers and without their own partitions then go to the client as a batch.
@@ -25,7 +25,7 @@ class KafkaTopicSelector(ABC):
 
 
 class KafkaRecordSerializationSchema:
-    """The settings that convert records into messages. `builder()` makes it. Its functions get a record."""
+    """The settings that convert records into messages. `builder()` returns its builder. The functions get a record."""
 
     def __init__(
         self,

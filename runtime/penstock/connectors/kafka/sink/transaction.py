@@ -5,8 +5,8 @@
 transaction again or is refused. It never affects a later one. Brokers guarantee this from `transaction.version` 2 on (KIP-890).
 This design makes it true on all brokers.
 
-**The id contains its owner**: `PREFIX-JOB-SINK-ATTEMPT-SUBTASK-INDEX`. An attempt uses no id of another attempt. It reuses its
-own id only after the JobManager has committed everything written under it. So a restore can determine the outcome of a
+**The id contains its owner**: `PREFIX-JOB-SINK-ATTEMPT-SUBTASK-INDEX`. An attempt uses no id of another attempt. It reuses one
+of its ids only after the JobManager has committed everything that was written under this id. So a restore can determine the outcome of a
 transaction whose epoch the broker refuses to commit:
 
     same epoch and producer id, PrepareCommit or CompleteCommit               it was committed
@@ -39,7 +39,7 @@ class Owner(NamedTuple):
 
     @property
     def names(self) -> str:
-        """Return the start of all its transactional ids."""
+        """Return the text with which all transactional ids of this owner begin."""
         return f"{self.prefix}-{self.job_id}-{self.uid}-"
 
     def name(self, attempt: int, subtask: int, index: int) -> str:

@@ -1,7 +1,7 @@
 """The producers of a subtask's transactions: the current one and the next one.
 
 Every transaction has a separate producer with a new epoch for its id (`transaction`). A new producer needs several requests to
-the broker. So a thread prepares the next one while the present one writes.
+the broker. So a thread prepares the next producer while the present producer writes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TransactionalProducers:
         return producer
 
     def make_next(self) -> None:
-        """Prepare another producer while this one writes."""
+        """Prepare the next producer while the present producer writes."""
         if self._next is None:
             self._next = self._thread.submit(self._make)
 
@@ -65,7 +65,7 @@ class TransactionalProducers:
             raise
 
     def written(self, producer: KafkaProducer, checkpoint_id: int) -> None:
-        """Assign the producer's transaction to this checkpoint. Its id is not used until the commit."""
+        """Assign the producer's transaction to this checkpoint. The transaction's id is not used again until the commit."""
         self._used.setdefault(checkpoint_id, []).append(self._index)
         self._thread.submit(producer.close)
 

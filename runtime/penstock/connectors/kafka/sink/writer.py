@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class MessageWriter:
-    """A converter that makes messages of records and sends them by a producer."""
+    """A converter that makes messages from records, and sends them through a producer."""
 
     def __init__(self, schema: KafkaRecordSerializationSchema) -> None:
         self._schema = schema

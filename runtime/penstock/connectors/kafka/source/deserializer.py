@@ -59,7 +59,7 @@ class KafkaRecordDeserializationSchema(ABC):
 
     @staticmethod
     def value_only(schema: DeserializationSchema | StreamFormat) -> DeserializationSchema | StreamFormat:
-        """Use only the value (PyFlink's name for it), as `KafkaSourceBuilder.set_value_only_deserializer` does."""
+        """Return the schema itself, which decodes only the value (PyFlink's name). See `KafkaSourceBuilder.set_value_only_deserializer`."""
         return schema
 
     @staticmethod
@@ -87,7 +87,7 @@ class KafkaDecoder(MessageDecoder):
     """The decoder of a partition's messages, as confluent_kafka returns them.
 
     Args:
-        timestamps: set each record's timestamp to its message's time.
+        timestamps: give each record the time of its message as its timestamp.
     """
 
     def __init__(self, deserializer: Deserializer, *, rejects: bool, timestamps: bool) -> None:

@@ -7,10 +7,10 @@ pattern. The job reads such a partition from its beginning, because all its reco
 A topic has an id in addition to its name. A recreated topic has the same name, but other records at the offsets of a
 checkpoint. If the job continued there, it would lose some records and repeat others. So a recreated topic is an error,
 unless the source is configured to start again (`KafkaSourceBuilder.set_recreated_topics`). Then the attempt ends,
-because its tasks read at the old offsets. The next attempt drops the splits of the old topic before it assigns any.
+because its tasks read at the old offsets. The next attempt drops the splits of the old topic before it assigns splits.
 Bounded sources check their topics periodically, too, because the client silently retries a deleted topic forever.
 
-Unavailable brokers do not end a running attempt. Its readers wait for them, and so does the next discovery.
+Unavailable brokers do not end a running attempt. The attempt's readers and the next discovery wait for these brokers.
 """
 
 from __future__ import annotations

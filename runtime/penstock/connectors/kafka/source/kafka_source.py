@@ -146,7 +146,7 @@ class KafkaSourceBuilder(ClientBuilder):
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
         """Set where the first start begins. A checkpoint's offsets take precedence.
 
-        Without it, `auto.offset.reset` decides: "latest", or otherwise the earliest records.
+        If no offsets are set, `auto.offset.reset` decides: "latest", or otherwise the earliest records.
         """
         self._starting = starting_offsets_initializer
         return self
@@ -186,14 +186,14 @@ class KafkaSourceBuilder(ClientBuilder):
         return self
 
     def set_record_timestamps(self, *, used: bool) -> KafkaSourceBuilder:
-        """Set whether records get the time of their message (the default). Reading is slightly faster without it."""
+        """Set whether records get the time of their message (the default). Reading is slightly faster without timestamps."""
         self._timestamps = used
         return self
 
     def set_recreated_topics(self, what: str) -> KafkaSourceBuilder:
         """Set how to treat a topic that was deleted and created again: "fail", or "restart" at the beginning of the new topic.
 
-        A deleted topic of a pattern is also an error. "restart" stops reading it instead. Each discovery
+        The deletion of a topic that matches a pattern is also an error. "restart" instead stops reading this topic. Each discovery
         (`set_discovery_interval`) checks for such topics. Both cases need a new attempt. "start-anew" is the deprecated
         name of "restart", which release 0.5 removes.
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 50_000
 MOST_BYTES = 16 << 20
-"""Limits of a partition's inbox, in messages and in bytes of their values. At a limit it is paused, and resumed below half of both."""
+"""Limits of a partition's inbox, in messages and in bytes of their values. A partition is paused at a limit, and resumed below half of both."""
 _CONSUMED = 10_000
 _NOT_COMMITTED = "offsets were not committed to group %r, so its reported lag is too large: %s"
 _DEFAULTS = {
@@ -91,9 +91,7 @@ class SharedConsumer:
     def __init__(self, properties: Properties) -> None:
         kafka = self._kafka = package("confluent_kafka")
         self._properties = properties
-        me = weakref.ref(
-            self
-        )  # a client in a reference cycle would be destroyed in any thread by the garbage collector
+        me = weakref.ref(self)  # if a client is in a reference cycle, the garbage collector destroys it in any thread
         self._complaints = Complaints()
         settings = librdkafka({**_DEFAULTS, **properties}, self._complaints)
         settings |= {"enable.partition.eof": True, "on_commit": lambda error, at: _on_commit(me(), error, at)}
