@@ -23,5 +23,5 @@ def without_secrets(text: str) -> str:
 
 
 def holds_secret(key: str, value: str) -> bool:
-    """Return whether a setting is a secret or has one in it, such as a password in a URL."""
+    """Return whether a setting is a secret or contains a secret, such as a password in a URL."""
     return any(secrets_in(key, value))

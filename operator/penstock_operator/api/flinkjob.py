@@ -275,7 +275,7 @@ class Upgrade(Api):
     checkpoint_fallback: bool = True
     """Applies if upgradeMode is savepoint and the job to be stopped does not become RUNNING. true: continue from the newest complete checkpoint. false: wait until a savepoint is possible."""
     warm_start: bool = False
-    """Start the pods of the new revision before the operator stops the job. The new pods take over the job from the savepoint, which shortens the interruption. The job has twice as many pods during that time. If the new pods do not start within three minutes, the operator continues without a warm start. It applies only if upgradeMode is savepoint, the job is RUNNING, and the parallelism and the number of pods do not change."""
+    """Start the pods of the new revision before the operator stops the job. The new pods take over the job from the savepoint, which shortens the interruption. The job has twice as many pods during that time. If the new pods do not start within three minutes, the operator continues without a warm start. This setting applies only if upgradeMode is savepoint, the job is RUNNING, and the parallelism and the number of pods do not change."""
     max_checkpoint_age: Duration | None = None
     """If upgradeMode is last-state and the newest complete checkpoint is older than this, take a savepoint instead."""
 

@@ -1,8 +1,8 @@
 """Leader election with a Kubernetes Lease: exactly one replica of the operator acts.
 
-The peering of kopf pauses handlers by priority. It is not an election, because two operators can act at the same time for
-a minute. Here the whole operator only runs while it holds the Lease. Every change of the cluster, of a job or of
-storage calls `fence` first. `fence` refuses the change as soon as another replica *may* have taken the Lease.
+The peering of kopf pauses handlers by priority. This peering is not an election, because two operators can act at the
+same time for a minute. Here the whole operator only runs while it holds the Lease. Every change of the cluster, of a
+job or of storage calls `fence` first. `fence` refuses the change as soon as another replica *may* have taken the Lease.
 
 The times are counted from the last renewal:
 
@@ -116,8 +116,8 @@ class Leadership:
         log.info("%s is the leader", self.identity)
 
     async def keep(self, cluster: Cluster) -> None:
-        """Renew the Lease until the leadership is lost, then return. It also returns if the API server does not
-        respond.
+        """Renew the Lease until the leadership is lost, then return. The leadership is also lost if the API server does
+        not respond.
 
         Each attempt may take at most half of `renew_deadline`, so that a second attempt can use another connection.
         """

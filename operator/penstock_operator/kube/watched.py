@@ -4,9 +4,10 @@ The copy is never certain. It is some seconds old, and does not contain the oper
 deleted while a stream was broken remains in the copy until `correct_copy` compares it with a fresh list. So the operator
 must not change anything based on the copy alone. `penstock_operator.reconcile.at_rest` defines the permitted uses.
 
-The streams also report objects of other operators' FlinkJobs. The API server cannot filter them out. It filters by
-labels, so each child would need the labels that assign its FlinkJob to an operator (`reconcile.ownership.Shard`). If
-the FlinkJob moved to another operator, its pods would need new labels, and this change would restart the job.
+The streams also report objects of other operators' FlinkJobs. The API server cannot filter these objects out, because
+it filters by labels. Each child would then need the labels that assign its FlinkJob to an operator
+(`reconcile.ownership.Shard`). If the FlinkJob moved to another operator, its pods would need new labels, and this
+change would restart the job.
 
 The copy drops these objects as soon as it knows which FlinkJobs exist. When a FlinkJob moves here from another
 operator, its children are missing until a stream reports them or the operator lists all. During that time, the copy
@@ -49,8 +50,8 @@ class _Entry:
 class WatchedObjects:
     """The copied objects by FlinkJob and uid.
 
-    An object that was deleted and created again under the same name has a new uid. Both can be in the copy at the
-    same time.
+    An object that was deleted and created again under the same name has a new uid. The old and the new object can be in
+    the copy at the same time.
     """
 
     def __init__(self, *, shared: bool = False) -> None:

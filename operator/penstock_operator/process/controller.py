@@ -139,7 +139,7 @@ class Controller:
                 self.wake(kind, space, name)
 
     async def resync(self) -> None:
-        """List FlinkJobs and FlinkSnapshots, and wake those whose events were lost."""
+        """List FlinkJobs and FlinkSnapshots, and wake the objects whose events were lost."""
         for kind_name, kind in _KINDS.items():
             for namespace in self._namespaces or (None,):
                 found = await self._list(kind, namespace)

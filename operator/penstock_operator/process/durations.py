@@ -121,7 +121,7 @@ def _trigger(op: Operation | None) -> str | None:
 
 def _runs(transition: Transition) -> bool:
     """Return whether the master of the new incarnation reports RUNNING. The status may still have the state of the
-    old one.
+    former incarnation.
     """
     op, engine = transition.before.operation, transition.seen.engine
     return op is not None and op.step == "Watch" and engine.running and engine.job_id == op.job_id

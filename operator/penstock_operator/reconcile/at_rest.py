@@ -18,10 +18,9 @@ this is still true would be expensive. So a pass starts with the copy that the w
     the job's master, checkpoint storage,                   fresh       they have no copy
       the ConfigMap in job.source
 
-So a stale copy can only *delay* an action. It never starts an action a second time, and never stops one. Two things
-limit the delay. Every pass reads from the job's master, and fresh lists correct the copy. FlinkJobs and
-FlinkSnapshots are listed every minute, and Deployments, pods and revisions every ten minutes. All of them are listed
-after a watch has restarted.
+So a stale copy can only *delay* an action. It never repeats an action, and never prevents one. Two things limit the
+delay. Every pass reads from the job's master, and fresh lists correct the copy. FlinkJobs and FlinkSnapshots are listed
+every minute, and Deployments, pods and revisions every ten minutes. All of them are listed after a watch has restarted.
 
 Only one write may follow a read of the copy. It stores the newest checkpoint and the number of restarts, which the
 master has reported. The write uses the resourceVersion of the copy, so the API server refuses it if the stored object

@@ -16,13 +16,13 @@ resourceVersion that was read. Every pass reads the status again before it does 
                                                         changes of the former operator must have ended
     no                 another, or none                 leave it alone
 
-A pass that started under another operator ends after the controller's `PASS_TIMEOUT`. The requests that it has sent
-end a little later. So an operator that has written its name and then waited for `TAKE_OVER_AFTER` is the only one. It does
-not matter whether the former operator is alive, was uninstalled, or has not seen the new labels yet. Clocks are never
-compared: a process that restarts during the wait starts the wait again.
+A pass that started under another operator ends after the controller's `PASS_TIMEOUT`. The requests that it has sent end
+a little later. So an operator that has written its name and then waited for `TAKE_OVER_AFTER` is the only operator that
+acts. It does not matter whether the former operator is alive, was uninstalled, or has not seen the new labels yet.
+Clocks are never compared: a process that restarts during the wait starts the wait again.
 
 An operator does not take back a job that another operator has taken from it. So if two operators select the same job,
-the second one keeps it, and the job does not move back and forth.
+the operator that took it last keeps it. The job does not move back and forth.
 """
 
 from __future__ import annotations

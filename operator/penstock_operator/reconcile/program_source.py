@@ -1,8 +1,8 @@
 """Replacement of references to a program by the content of the program, so that the program is a part of the spec.
 
 A pass replaces `job.source.configMap` by `job.source.files`, with the current content of the ConfigMap. All later code
-treats the program like one in the manifest. So an edit of the ConfigMap changes the revision. The ControllerRevision
-has the content for a rollback, and the pods read a copy that belongs to their revision.
+treats the program like a program in the manifest. So an edit of the ConfigMap changes the revision. The
+ControllerRevision has the content for a rollback, and the pods read a copy that belongs to their revision.
 
 A pass also replaces `job.source.git.ref` by a commit. The operator resolves a branch only once, like the tag of an image,
 and records the commit in the status. So a restart or a rollback never runs other code than before.

@@ -124,8 +124,8 @@ def standby_deployment(deployment: dict[str, Any], running: str) -> dict[str, An
     """Return the Deployment with a strategy that starts the new pods and keeps the old pods, which belong to the
     incarnation `running`.
 
-    The pod template is already the final one. When the operator applies it again as an ordinary Deployment,
-    Kubernetes removes the old pods and creates no new ones.
+    The pod template is already the template of the ordinary Deployment. When the operator later applies the ordinary
+    Deployment, Kubernetes removes the old pods and creates no new ones.
     """
     spec = {
         **deployment["spec"],

@@ -117,7 +117,9 @@ class SnapshotContext:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of all attempts, the last one first. Empty if the files are not deleted together with the object."""
+        """Folders of all attempts. The folder of the last attempt comes first. Empty if the files are not deleted
+        together with the object.
+        """
         status = self.status
         if not self.disposes or self.spec.savepoint is None or self.spec.savepoint.path is not None:
             return ()

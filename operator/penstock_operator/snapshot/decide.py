@@ -3,12 +3,12 @@
     state        │ observation                                   │ next step
     ─────────────┼───────────────────────────────────────────────┼────────────────────────────────────────────────────────
     (deleting)   │ the engine writes its savepoint               │ wait for its end or the timeout, then delete the files
-                 │ a FlinkJob may still be started from it       │ wait as long as that FlinkJob exists
+                 │ a FlinkJob may still need the savepoint       │ wait as long as that FlinkJob exists
                  │ an attempt's folder has files of the operator │ delete the files, then remove the finalizer
                  │ storage does not respond until the timeout    │ report it, keep the files, remove the finalizer
-    Pending      │ it names an existing savepoint                │ verify → Completed, or Failed
+    Pending      │ the spec names an existing savepoint          │ verify → Completed, or Failed
                  │ the last attempt has completed late           │ Completed
-                 │ its FlinkJob existed and no longer exists     │ Abandoned
+                 │ the FlinkJob existed and no longer exists     │ Abandoned
                  │ the job is RUNNING and is not being changed   │ choose folder and id → InProgress → trigger
                  │ otherwise                                     │ wait and report the reason
     InProgress   │ the folder has a complete savepoint           │ Completed, whatever the engine reports

@@ -173,7 +173,7 @@ class Actor:
     # --- pods --------------------------------------------------------------------------------------------------------
 
     async def apply_children(self, action: actions.ApplyChildren) -> None:
-        """Apply all objects except the pods, and delete those that the spec no longer contains."""
+        """Apply all objects except the pods, and delete the objects that the spec no longer contains."""
         configs = self._ctx.seen.configs(action.incarnation.job_id)
         await self._apply_dependents(action, configs)
         if self._ctx.seen.master is not None and self._ctx.seen.worker is not None and configs:

@@ -132,8 +132,8 @@ class Objects:
         return absent
 
     async def configure(self, incarnation: Incarnation, names: frozenset[str]) -> None:
-        """Create the configuration of an incarnation. An existing one is not changed, even if this version would
-        create other content.
+        """Create the configuration of an incarnation. An existing configuration is not changed, even if this version
+        would create other content.
         """
         owner, cluster = self.owner, self._ports.cluster
         for name in sorted(names):

@@ -8,19 +8,21 @@ job, it would stop the running job and start it empty.
 The Deployments record the two essential facts: the incarnation (the folder of its checkpoints), and the revision from
 which it was created. So the operator acts as follows:
 
-    status                      Deployments                                        action
-    ──────────────────────────  ─────────────────────────────────────────────────  ─────────────────────────────────────
-    cannot be parsed in part    any                                                none: `StatusLost`; keep unreadable fields
-    an unknown operation        any                                                none: `StatusLost`
-    names no job                none of ours, or left by a start that was given up  treat it as a new job
-    names no job                both run one incarnation of a stored revision      adopt it unchanged; it does not count as
-                                                                                   newly started
-    names no job                one runs such an incarnation, the other is missing  adopt it, and create the other again
-    names no job                anything else: stopped, incomplete, of an unknown  none: `StatusLost`
-                                revision
-    no `running`, but an        all that exist run one incarnation that no         adopt it; continue an operation in progress
-    operation or a restore      operation is starting and that was not stopped
-    point                       before
+    status                      Deployments                                     action
+    ──────────────────────────  ──────────────────────────────────────────────  ──────────────────────────────────────────
+    cannot be parsed in part    any                                             none: `StatusLost`; keep unreadable fields
+    an unknown operation        any                                             none: `StatusLost`
+    names no job                none of this FlinkJob, or left by a start       treat it as a new job
+                                that was given up
+    names no job                both run one incarnation of a stored revision   adopt the job unchanged; it does not count
+                                                                                as newly started
+    names no job                one runs such an incarnation, the other one     adopt the job, and create the missing
+                                is missing                                      Deployment again
+    names no job                anything else: stopped, incomplete, of an       none: `StatusLost`
+                                unknown revision
+    no `running`, but an        the existing Deployments run one incarnation    adopt the job; continue an operation in
+    operation or a restore      that was not stopped before. No operation is    progress
+    point                       starting it
 
 The Deployments do not show whether the incarnation has completed a checkpoint. The operator reads this from storage
 (`restore.beginning`). Until then it does not start the incarnation again, because a new start could lose its state.
@@ -93,7 +95,9 @@ def recover_lost_status(ctx: Context) -> Decision | None:
 
 
 def adopted(ctx: Context) -> Decision | None:
-    """Return the decision to adopt the running incarnation if the status does not name one. Return None if none runs."""
+    """Return the decision to adopt the running incarnation if the status names no incarnation. Return None if none
+    runs.
+    """
     status, found = ctx.status, _found(ctx)
     if status.running is not None or not found or (len(found) == 1 and ctx.subject.deleting) or not _runs(ctx, found):
         return None

@@ -1,6 +1,6 @@
 """The input of a decision, the values derived from it, and the few ways in which a decision can end.
 
-Every step function takes a `Context` and returns a `Decision`. These methods create one:
+Every step function takes a `Context` and returns a `Decision`. These methods create a `Decision`:
 
 - `wait`: nothing to do yet
 - `act`: execute an action now
@@ -194,7 +194,9 @@ class Context:
         return hashlib.sha256(text.encode()).hexdigest()[:length]
 
     def new_job_id(self, operation: str) -> str:
-        """Return the job id of the incarnation that an operation starts. All ids of one name have the same prefix."""
+        """Return the job id of the incarnation that an operation starts. All job ids of FlinkJobs with the same name
+        have a common prefix.
+        """
         prefix = incarnation_prefix(self.subject.namespace, self.subject.name)
         return prefix + self.digest(operation, "job", length=32 - len(prefix))
 

@@ -215,8 +215,8 @@ def _is_refused(ctx: Context) -> bool:
 
 
 def _sweep(ctx: Context) -> Decision | None:
-    """Delete the checkpoints of former incarnations when the running one is stable and has checkpoints, and no
-    rollback needs them.
+    """Delete the checkpoints of former incarnations. Before that, the running incarnation must be stable and have
+    checkpoints, and no rollback may need the former ones.
     """
     running, waiting = ctx.status.running, ctx.status.superseded
     spec = ctx.effective_spec

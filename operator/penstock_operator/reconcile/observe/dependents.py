@@ -110,7 +110,7 @@ def _hold(ctx: Context, owner: Owner, live: Manifest | None) -> tuple[Owner, lis
 
 
 def _configs(ctx: Context, owner: Owner, configs: frozenset[str], maps: Mapping[str, Manifest]) -> list[str]:
-    """Return the configurations that the pods need but that are missing, and those that no pod needs.
+    """Return the missing configurations that the pods need, and the existing configurations that no pod needs.
 
     The content of a configuration is not compared, because an incarnation keeps the configuration with which it was
     started.

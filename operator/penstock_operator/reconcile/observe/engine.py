@@ -60,11 +60,11 @@ async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
 
 
 def without_checkpoint(ctx: Context, engine: Engine, cache: Cache, monotonic: float) -> timedelta:
-    """Return the time for which no new checkpoint of the running incarnation was observed, and remember the newest
-    one.
+    """Return the time for which no new checkpoint of the running incarnation was observed. Remember the newest
+    checkpoint.
 
-    A new process continues from the minimum time that the status shows. A checkpoint that differs from the one in the
-    status is new.
+    A new process continues from the minimum time that the status shows. A checkpoint is new if it differs from the
+    checkpoint in the status.
     """
     running, last, newest = ctx.status.running, ctx.status.last_checkpoint, cache.newest
     if running is None:

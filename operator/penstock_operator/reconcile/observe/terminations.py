@@ -2,7 +2,7 @@
 them.
 
 Requested stops are not included: pods that are being deleted, and containers with exit code 0. A master that another
-master has replaced is not included either (`EXIT_FENCED`). It is reported separately.
+master has replaced is not included either (`EXIT_FENCED`). Such a master is reported separately.
 
 Kubernetes does not always report the time. An evicted pod may have no statuses of containers. The containers of a
 lost node have the reason `ContainerStatusUnknown`. In these cases the time is the first observation.

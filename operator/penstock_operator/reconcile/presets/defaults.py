@@ -12,7 +12,7 @@ The operator first evaluates the FlinkJob with the recorded defaults. If the res
 one that is being rolled out, nothing changes. The current ConfigMaps do not matter then. So an edit of a default does
 not restart all jobs of a cluster.
 
-A job may be started for another reason, such as an edit, a resume or a nonce. It then uses the defaults of that time,
+A job may be started for another reason, such as an edit, a resume or a nonce. The start then uses the current defaults,
 and the upgrade reports the difference. Jobs without a record started before defaults existed, and run without any.
 """
 

@@ -59,7 +59,7 @@ class EventRecorder:
 
 def kube_event(kind: str, owner: Owner, event: Event, now: datetime, instance: str) -> dict[str, Any]:
     """Return a Kubernetes Event. Its name is derived from its content, so that a repeated event creates no second
-    one.
+    object.
     """
     digest = hashlib.sha256(f"{owner.uid}|{event.key}|{event.reason}".encode()).hexdigest()[:16]
     time = format_time(now)

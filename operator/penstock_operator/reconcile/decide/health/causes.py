@@ -8,9 +8,9 @@ while the job is not RUNNING, and in the report on a failed revision. An event r
 first, second, fourth and eighth time, and so on. So hundreds of workers or days of restarts do not flood the events.
 
 Terminations are not observed in their order. When a worker is killed, other containers that depend on it end a moment
-later, and a broken node reports later than a healthy one. So each container has a separate time up to which its
-terminations were counted. A container that Kubernetes killed is shown in preference to one that exited at about the
-same time.
+later, and a broken node reports later than a healthy one. So the status records a time for each container. Terminations
+of the container up to this time were counted. A container that Kubernetes killed is shown in preference to a container
+that exited at about the same time.
 
 Restarts are read from counters. A pod counts the restarts of its containers, and the master's process counts failovers.
 Each counter starts at 0 in a new pod or process. So the last value of each counter is stored next to the sums, and only

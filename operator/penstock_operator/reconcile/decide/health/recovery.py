@@ -9,7 +9,7 @@ requests (an edit, `job.restartNonce`) starts with a count of 0.
 
 The engine keeps no record of a failure: a master that restarts runs the job again. So the status records the failure
 (`status.running.failedAt`), also after the master is gone. If the job must stay Failed, its pods stay too, so that
-users can inspect them. They are removed when the master ends or starts to run the job. If the job may be started
+users can inspect them. The pods are removed when the master ends or starts to run the job. If the job may be started
 again, a new master may already run it. The operator then only counts this start.
 """
 

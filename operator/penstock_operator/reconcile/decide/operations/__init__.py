@@ -1,7 +1,7 @@
 """The operations of the operator, such as Upgrade, Rescale and Suspend. `flows` lists them all.
 
-`begin` decides which operation is necessary, and `abandon` whether one in progress is out of date. The other modules
-contain the steps of operations. Each step is a pure function from a context to a decision.
+`begin` decides which operation is necessary. `abandon` decides whether the operation in progress is out of date. The
+other modules contain the steps of operations. Each step is a pure function from a context to a decision.
 
 A step checks if its goal is already reached (then `advance`), if it can act (then `act`), or what it must wait for
 (then `wait`). It never assumes that its own last action worked, but uses the observation.

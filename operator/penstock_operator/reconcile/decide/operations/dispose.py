@@ -12,8 +12,8 @@ removes the finalizer, and Kubernetes deletes the owned objects.
 
 The field `deletion` of the manifest applies even if another part of the manifest is not valid. The operator takes the
 storage settings from the revisions that wrote the files. A FlinkJob may have been started from the checkpoints of an
-earlier FlinkJob of the same name. If it has completed no newer state, these checkpoints are kept, because they are the
-only state under this name.
+earlier FlinkJob of the same name. If this FlinkJob has completed no newer state, these checkpoints are kept, because
+they are the only state under this name.
 """
 
 from __future__ import annotations

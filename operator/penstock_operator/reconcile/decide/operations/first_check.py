@@ -3,8 +3,8 @@
 A separate pod for the check would delay the first output by the start of a container and by the imports of the engine. A first
 deployment has nothing to lose: no job runs, and no state exists. So the operator creates its pods before the check:
 
-- Check: the pods start. The master checks its program in a separate process, and prints the report to its log. It waits for its
-  release, and neither reads nor writes state before that.
+- Check: the pods start. The master checks its program in a separate process, and prints the report to its log. The
+  master waits for its release, and neither reads nor writes state before.
 - Start and Watch: the check has passed. The incarnation becomes the running one, and is then released (`prepare.release_standby`).
 
 If the check refuses the program, the operation ends as after a separate check. Nothing runs then, so the operator

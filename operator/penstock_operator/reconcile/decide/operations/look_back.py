@@ -51,7 +51,7 @@ def _warned(ctx: Context, left: Left) -> Context:
 
 
 def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
-    """Return whether the found snapshot is newer than the one that the user named. Without a named one, every
+    """Return whether the found snapshot is newer than the snapshot that the user named. If the user named none, every
     snapshot is newer.
     """
     if start.path is None:

@@ -106,7 +106,7 @@ def _restores_newer_state(op: Operation) -> bool:
 
 
 def _rollback_blocked(ctx: Context, pod: CheckPod, reason: str) -> Decision:
-    """Report that the old revision does not accept the committed state of the failed one, and wait.
+    """Report that the old revision does not accept the committed state of the failed revision, and wait.
 
     A return to earlier state would repeat output, so a user must decide.
     """
@@ -179,10 +179,10 @@ def _launch(ctx: Context) -> Decision:
 def _delete_former_check(ctx: Context, former: LeavingCheck) -> Decision:
     """Delete a former check pod whose name the next check pod needs. A pod on a lost node never ends by itself.
 
-    The pod is deleted from the API by force, although it may still run. This is safe for a check pod, and only for
-    that. It reads, writes no state and commits nothing, and its verdict is no longer needed. A master on a lost
-    node may complete a checkpoint and commit at any time. So it is only deleted by force after it was fenced
-    (`operations.stop`). If it cannot be fenced, the operator waits for it.
+    The pod is deleted from the API by force, although it may still run. This is only safe for a check pod. A check pod
+    writes no state and commits nothing, and its verdict is no longer needed. A master on a lost node may complete a
+    checkpoint and commit at any time. So the operator deletes a master by force only after it has fenced the master
+    (`operations.stop`). If it cannot fence the master, it waits for the master.
     """
     op = ctx.op
     if ctx.now - former.since < CHECK_GONE_AFTER:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.decision import Decision
 
 BLIND_AFTER = timedelta(minutes=2)
-"""Time after which spare workers of a job that does not run are removed, although it is not known which ones are
-idle.
+"""Time after which spare workers of a job that does not run are removed, although the operator does not know which
+workers are idle.
 """
 
 

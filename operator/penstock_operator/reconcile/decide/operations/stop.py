@@ -274,7 +274,7 @@ def _fence(ctx: Context, job_id: str) -> Decision:
 
     The next incarnation has its own folder. So the engine's fencing, which works within a folder, does not stop the
     former incarnation. This function stops it. The checkpoints that the former incarnation has already completed stay
-    valid, but it cannot complete another one.
+    valid, but it cannot complete another checkpoint.
     """
     last, lost = ctx.seen.last, [p.name for p in ctx.seen.left]
     if last is None or last.action != "FenceIncarnation":

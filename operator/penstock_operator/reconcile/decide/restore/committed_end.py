@@ -13,22 +13,22 @@ checkpoint never counts as an absent one.
     ───────────────────────────────  ─────────────────────────────────────────────  ─────────────────────────────────────
     Deploy, job.startFrom            of earlier FlinkJobs of this name (see `predecessor`)
     latest-of-name                     storage does not respond                     wait
-                                       newest state of the last one, complete       that state
-                                       the same, torn                               blocked: a user decides
+                                       newest state of the last one is complete     that state
+                                       newest state of the last one is torn         blocked: a user decides
                                        no state                                     empty state
     Redeploy                         any                                            the state that the user named
     with upgradeMode stateless       any                                            empty state, as the user requested
     Deploy, Resume                   none, or stopped and settled before            the pinned state
     Upgrade, Recover, Suspend,       storage does not respond                       wait
-    Rollback                         its newest checkpoint, complete                the later one of this checkpoint and the
+    Rollback                         its newest checkpoint, complete                the later of this checkpoint and the
                                                                                     savepoint that ended the incarnation
-                                     the newest one is torn                         blocked: a user decides, because sinks
+                                     its newest checkpoint, torn                    blocked: a user decides, because sinks
                                                                                     have committed output after the older
-                                                                                    ones; unless the savepoint that ended
+                                                                                    checkpoints; unless the savepoint that ended
                                                                                     the incarnation is later and complete
-                                     none, but one was seen before                  blocked: a user decides
-                                     none, adopted, of unknown origin               blocked: a user decides (`beginning`)
-                                     none, and none was ever seen                   the pinned state, or the state from
+                                     no checkpoint, but one was seen before         blocked: a user decides
+                                     no checkpoint, adopted, of unknown origin      blocked: a user decides (`beginning`)
+                                     no checkpoint, and none was ever seen          the pinned state, or the state from
                                                                                     which it was started
 
 The function is called when no process can write: the pods are gone and the incarnation is fenced. A rollback

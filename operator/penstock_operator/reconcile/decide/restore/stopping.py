@@ -4,14 +4,14 @@
     ──────────────────────────────────────  ──────────  ─────────────────────────────────────────────────────────────
     any                                     stateless   stop now; the successor starts empty, as the user requested
     ended (FINISHED, CANCELED, FAILED)      stateful    nothing to stop; use its newest complete checkpoint
-    CANCELLING, FAILING                     stateful    wait, because it ends soon
+    CANCELLING, FAILING                     stateful    wait, because the job ends soon
     the same, for too long                  stateful    stop the pods; use the newest complete checkpoint
     RUNNING                                 savepoint   stop with a savepoint
     RUNNING, no checkpoint completed yet    last-state  stop with a savepoint, because no last state exists
     RUNNING, newest checkpoint too old      last-state  stop with a savepoint
     RUNNING                                 last-state  check that a checkpoint is readable, stop, then use the newest
-    not RUNNING, never had a pod running    stateful    nothing to lose: use the state that it was to restore
-    not RUNNING (restarting, unreachable)   savepoint   wait for RUNNING for some time; then treat it as last-state,
+    not RUNNING, never had a pod running    stateful    nothing to lose: use the state that the job was to restore
+    not RUNNING (restarting, unreachable)   savepoint   wait for RUNNING for some time, then the same as for last-state,
                                                         unless the user forbids that
     not RUNNING                             last-state  stop; use the newest complete checkpoint
     Deployment gone                         stateful    nothing to stop; use the newest complete checkpoint
@@ -25,9 +25,10 @@ A job that is CANCELLING or FAILING usually ends soon. The engine gives its task
 engine cannot end every job, for example if the master hangs in a call that never returns. The operator then deletes
 the pods. The job continues from the newest complete checkpoint, and no output after it was committed.
 
-A master is SUSPENDED when another master has taken over the job. It ends after a minute (exit code 75). Its container
-restarts, and takes over again if no other master prevents it. If the master does not end, its pod is deleted. The
-incarnation stays the same. So its folder in storage still decides between this master and the other one.
+A master is SUSPENDED when another master has taken over the job. The suspended master ends after a minute (exit code
+75). Its container restarts, and the new master takes over again if no other master prevents it. If the master does not
+end, its pod is deleted. The incarnation stays the same. So its folder in storage still decides between this master and
+the other master.
 
 A job that is FINISHED before the end of its input was stopped. Usually the operator has stopped the job and recorded
 the stop, or a user has stopped the job for good. But an adopted job (`adoption`) may have been stopped by an operation

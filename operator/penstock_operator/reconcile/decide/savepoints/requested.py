@@ -60,8 +60,8 @@ def with_completed_savepoint(ctx: Context, path: str) -> Context:
 
 
 def late_folders(status: FlinkJobStatus, now: datetime) -> tuple[str, ...]:
-    """Return the folders to read, except the one that the operation waits for. A deletion reads them once, when the
-    pods are gone.
+    """Return the folders to read, except the one that the operation waits for. A deletion reads the folders once, when
+    the pods are gone.
     """
     op = status.operation
     if op is not None and op.kind == "Delete" and op.step != "Dispose":

@@ -48,7 +48,7 @@ def awaited_paths(status: FlinkJobStatus, initial: str | None, redeploy_nonce: i
 
 def has_own_state(status: FlinkJobStatus) -> bool:
     """Return whether the FlinkJob has completed a checkpoint or savepoint, so that it does not depend on the state of
-    an earlier one.
+    an earlier FlinkJob.
 
     A snapshot that is not known to be complete does not count.
     """
