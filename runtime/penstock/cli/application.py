@@ -19,7 +19,9 @@ OPTIONS_FIRST = {"allow_interspersed_args": False}
 
 
 class PenstockGroup(TyperGroup):
-    """Group of commands that shows Penstock's errors as a line and a remedy. Any other exception is a defect and keeps its traceback."""
+    """Group of commands that shows Penstock's errors as a line and a remedy. Any other exception is a defect and is
+    shown with its traceback.
+    """
 
     def invoke(self, ctx: Any) -> Any:  # Any: the context class is private to typer
         try:
@@ -60,4 +62,4 @@ def _options(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Handle the options of the command itself."""
+    """Handle the options of `penstock` itself, before the name of a command."""

@@ -24,7 +24,8 @@ def bundle_of(program: str, files: Sequence[str] = (), requirements: str | None 
     """Return the file name and the content of a bundle.
 
     Args:
-        program: a module (`.py`), a folder, an archive or a wheel. The modules beside a module that it imports are added.
+        program: a module (`.py`), a folder, an archive or a wheel. If a module imports other modules from its folder,
+            these are added.
         files: more files and folders, which are added at the top.
         requirements: file with the packages that the program needs.
 
@@ -105,7 +106,7 @@ def _folder(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
 
 
 def _modules_of(script: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the script and the modules and packages beside it that it imports, directly or through each other."""
+    """Yield the script, and the modules and packages of its folder that it imports, directly or through each other."""
     home = script.resolve().parent
     yield script.name, script
     pending, seen = [script], {script.resolve()}

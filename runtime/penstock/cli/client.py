@@ -24,10 +24,12 @@ Consistency = Literal["checkpoint", "live"]
 """Source of looked-up state: the newest checkpoint, or the task that owns the key."""
 _UPLOAD_S = 600.0
 _START_S = 900.0
-"""Timeouts in seconds for the upload of a program, and until its first job is accepted."""
+"""Timeouts in seconds: `_UPLOAD_S` for the upload of a program, and `_START_S` until its first job is accepted."""
 _POLL_FIRST, _POLL_LAST = 0.1, 1.0
 _LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=None)
-"""httpcore closes surplus idle connections, even one that another thread has just received from the pool."""
+"""Idle connections have no limit. If they had a limit, httpcore could close a connection that another thread has just
+received from the pool.
+"""
 
 
 class RestClient:
@@ -122,7 +124,7 @@ class RestClient:
         raise self._refusal(response, self._json(response, "GET", path))
 
     def thread_dump(self, task_manager: str | None) -> models.ThreadDump:
-        """Return the threads of a TaskManager's Python workers, or of the JobManager's process for None."""
+        """Return the threads of a TaskManager's Python workers. None means the threads of the JobManager's process."""
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
         return self._get(f"{path}/thread-dump", models.ThreadDump)
 
@@ -144,7 +146,7 @@ class RestClient:
         return self._get(f"/jobs/{_part(job_id)}/edges", models.EdgeList)
 
     def edge_records(self, job_id: str, edge: str, *, limit: int = 10, seconds: float = 3.0) -> models.EdgeRecords:
-        """Wait up to `seconds` seconds for records on an edge, and return the last ones."""
+        """Wait up to `seconds` seconds for records on an edge, and return the last records."""
         path = f"/jobs/{_part(job_id)}/edges/records"
         params = {"edge": edge, "limit": str(limit), "seconds": str(seconds)}
         response = self._send("GET", path, params=params, timeout=seconds + self._timeout)
@@ -168,7 +170,8 @@ class RestClient:
     ) -> models.StateEntryList:
         """Return the entries of one key (as JSON or as text), or the first entries.
 
-        They come from the newest checkpoint, or for one key from the task that owns it.
+        The entries come from the newest checkpoint. If `consistency` is `live`, the entries of one key come from the
+        task that owns the key.
         """
         parameters = {
             "key": key,
@@ -183,7 +186,7 @@ class RestClient:
     def find_job(self, text: str) -> models.JobSummary:
         """Return the job with that id, prefix of an id, or name.
 
-        If several jobs have the name, it is the job that has not ended, else the one that ended last.
+        If several jobs have the name, return the job that has not ended, or else the job that ended last.
 
         Raises:
             RequestFailed: no job or several jobs match.
@@ -248,7 +251,7 @@ class RestClient:
         return self._get(f"/programs/{_part(job_id)}", models.ProgramOutcome)
 
     def program_results(self, job_id: str, start: int) -> models.ProgramResults:
-        """Return the records of `execute_and_collect` from that number on."""
+        """Return the records of `execute_and_collect` from number `start` on."""
         path = f"/programs/{_part(job_id)}/results?from={start}"
         response = self._send("POST", path, may_repeat=True)
         answer = self._json(response, "POST", path)
@@ -283,7 +286,9 @@ class RestClient:
         return str(self._program_answer(response, path)["jobid"])
 
     def program_output(self, job_id: str, start: int, *, log: bool = False) -> tuple[str, int]:
-        """Return whole lines that the program of a job has printed, or of its log, from a position on, and the position after them."""
+        """Return whole lines of the output or (`log`) the log of a job's program, and the position after them. `start`:
+        position of the first line.
+        """
         path = f"/jobs/{_part(job_id)}/{'log' if log else 'output'}"
         response = self._send("GET", path, params={"from": str(start)})
         end = response.headers.get("X-Penstock-Log-End", "")
@@ -318,7 +323,7 @@ class RestClient:
         """Wait for an action that was started. `operation_name` is its name in errors, and `timeout` is in seconds.
 
         Raises:
-            OperationFailed: it failed, or took longer.
+            OperationFailed: the action failed, or took longer than `timeout`.
         """
         return (
             self._outcome(path, models.OperationResult, operation_name, timeout).operation or models.OperationOutcome()
@@ -418,7 +423,7 @@ class RestClient:
             try:
                 return send()
             except httpx.RemoteProtocolError:
-                # Most likely, the server or a proxy in front of it has just closed an idle connection.
+                # Most likely, the server or its proxy has just closed an idle connection.
                 if method != "GET" and not may_repeat:
                     raise
                 return send()

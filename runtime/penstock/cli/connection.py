@@ -106,7 +106,7 @@ def connect(master: str, token_file: Path | None) -> RestClient:
     Raises:
         UsageError: a file cannot be read.
     """
-    from penstock.cli.client import RestClient  # it takes 14 MB, which a TaskManager's process does not need
+    from penstock.cli.client import RestClient  # the client takes 14 MB, and a TaskManager's process does not need it
 
     token = None
     if token_file is not None:

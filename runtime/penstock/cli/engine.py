@@ -79,9 +79,11 @@ class Launcher(Protocol):
         ...
 
     def fork_check(self, check: Callable[[], bool]) -> Callable[[], bool]:
-        """Run `check`, which prints its report, in a forked process. Return a function that waits for its result.
+        """Run `check`, which prints its report, in a forked process. Return a function that waits for the result of
+        `check`.
 
-        The function raises `PenstockError` if the program ended that process. Call this before the process has threads.
+        The returned function raises `PenstockError` if the program ended the forked process. Call `fork_check` before
+        this process has threads.
         """
         ...
 
@@ -102,7 +104,8 @@ class Launcher(Protocol):
         """Build the program's graph without running it, and compare it with a savepoint if one is given.
 
         Args:
-            allow_non_restored_state: uids whose state in the savepoint may be skipped. It is passed only if it is not empty.
+            allow_non_restored_state: uids whose state in the savepoint may be skipped. Callers pass this argument only
+                if it is not empty.
 
         Returns:
             {"ok": bool, "problems": [{"code", "message", "remedy", "operator", "location"}], "graph": the plan or None,

@@ -1,9 +1,9 @@
-"""`kubectl penstock`: commands for a job on Kubernetes, which the user names by its FlinkJob. kubectl finds this program on the PATH as
-`kubectl-penstock`.
+"""`kubectl penstock`: commands for a job on Kubernetes. The user gives the name of its FlinkJob. kubectl finds this
+program on the PATH as `kubectl-penstock`.
 
-All access goes through `kubectl`, with its contexts and permissions. It forwards a local port to the job's REST API, reads the job's
-token from its Secret, and creates FlinkSnapshots. Commands receive the token in a file that only its owner can read, never on a command
-line.
+All access goes through `kubectl`, with its contexts and permissions. This program forwards a local port to the job's
+REST API, reads the job's token from its Secret, and creates FlinkSnapshots. Commands receive the token in a file that
+only its owner can read, never on a command line.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _LastLines:
         self._thread.start()
 
     def _read(self, stream: IO[str] | None) -> None:
-        with suppress(OSError, ValueError):  # closed at the end
+        with suppress(OSError, ValueError):  # the stream is closed at the end
             self._lines.extend(stream or ())
 
     def text(self) -> str:
@@ -132,7 +132,7 @@ def token_of(kubectl: Kubectl, name: str) -> str:
     Raises:
         KubectlFailed: the FlinkJob does not exist, or its Secret cannot be read.
     """
-    kubectl.get("flinkjob", name)  # its error names the missing object
+    kubectl.get("flinkjob", name)  # the error of this call names the missing FlinkJob
     secret = kubectl.get("secret", f"{name}-secrets")
     return base64.b64decode(secret["data"]["rest-token"]).decode()
 
@@ -140,7 +140,7 @@ def token_of(kubectl: Kubectl, name: str) -> str:
 def tls_of(kubectl: Kubectl, name: str) -> tuple[str, str] | None:
     """Return the CA of a job's master in PEM and the name in its certificate, or None if the master serves plain HTTP.
 
-    The values come from the FlinkJob's status. The CA is empty if the Secret has none, and the system's CAs are then used.
+    The values come from the FlinkJob's status. The CA is empty if the Secret has no CA. Then the system's CAs are used.
 
     Raises:
         KubectlFailed: the FlinkJob does not exist, or the Secret cannot be read.
@@ -285,7 +285,7 @@ for _command in _OF_ITS_CLUSTER:
 
 
 def _job_of(master: str, token: str, name: str, ca_file: str | None, server_name: str) -> str:
-    """Return the job that the FlinkJob's master runs, or the last one that it ran."""
+    """Return the job that the FlinkJob's master runs, or the last job that the master ran."""
     client = RestClient(master, token, tls=client_tls(ca_file), server_name=server_name or None)
     try:
         jobs = sorted(client.jobs(), key=lambda job: (job.state not in GLOBALLY_TERMINAL, job.start_time))

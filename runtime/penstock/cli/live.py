@@ -4,8 +4,9 @@
         view.note("taking a savepoint")
         …
 
-The input is any callable that returns the JSON of `GET /jobs/:id/progress` (see `rest.models.JobProgress`). If it raises a
-`PenstockError`, the last picture remains with the reason below it, because a JobManager may come back after a failover.
+The input is any callable that returns the JSON of `GET /jobs/:id/progress` (see `rest.models.JobProgress`). If it
+raises a `PenstockError`, the last picture remains, with the reason below the picture. A JobManager may come back after
+a failover.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class LiveView:
         self._notes: deque[str] = deque(maxlen=MAX_NOTES)
         self._progress: models.JobProgress | None = None
         self.problem = ""
-        """Reason why the shown data may be old. Empty if it is current."""
+        """Reason why the shown data may be old. Empty if the data is current."""
         self._answered = time.monotonic()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -101,7 +102,7 @@ class LiveView:
             self._out.print(dashboard(self._progress, expand=False))
 
     def note(self, text: str) -> None:
-        """Add a line of the caller with the time. Any thread may call it."""
+        """Add a line with the time and the caller's text. Any thread may call it."""
         line = f"{clock_time(int(time.time() * 1000))}  {text}"
         self._notes.append(line)
         if not self._out.is_terminal:

@@ -39,7 +39,7 @@ class QueryableStateClient:
         consistency: `checkpoint`: the state in the newest checkpoint; `live`: the state in the task that owns the key. `docs/state.md`
             describes the difference.
         patience: seconds for which a lookup is retried if the tasks cannot answer it, for example while the job restarts.
-        ca_file: PEM file with the CAs of an https URL. None means the system's.
+        ca_file: PEM file with the CAs of an https URL. None means the system's CAs.
         client_certificate: PEM file with a client certificate and its key, if the JobManager requires one.
         transport: transport, for tests.
 

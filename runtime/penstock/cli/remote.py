@@ -1,7 +1,7 @@
 """Programs on a remote session cluster, for `create_remote_environment`.
 
-The program is built here and sent as a whole to the JobManager of `penstock session`. Records of `execute_and_collect` are unpickled
-here. So a program trusts its cluster, as the cluster trusts every client with its token.
+The program is built here and sent as a whole to the JobManager of `penstock session`. Records of `execute_and_collect`
+are unpickled here. So a program trusts its cluster. The cluster also trusts every client that has its token.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class RemoteExecutor:
     """Executor that runs programs on a session cluster.
 
     Args:
-        url: URL of its JobManager's REST API.
+        url: URL of the REST API of the cluster's JobManager.
         token: bearer token, if the JobManager requires one.
-        ca_file: PEM file with the CAs of an https URL. None means the system's.
+        ca_file: PEM file with the CAs of an https URL. None means the system's CAs.
         client_certificate: PEM file with a client certificate and its key.
     """
 

@@ -1,9 +1,9 @@
 """The program `penstock`: it runs a deployed worker directly, and everything else through the command line. It imports only what the
 command needs.
 
-Every pod of every job has a worker process, which only starts an executor and waits. The parser of the command line would be a third of
-its memory, so this module parses the worker's arguments itself. It knows only the form that the operator writes. The command line handles
-all other arguments.
+Every pod of every job has a worker process, which only starts an executor and waits. The parser of the command line
+would be a third of the process's memory, so this module parses the worker's arguments itself. It parses only the form
+that the operator writes. The command line handles all other arguments.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 
 PACKAGES = "PENSTOCK_PACKAGES"
-"""Environment variable with folders of packages that a pod has installed for its program. They come last on the import path, and workers
-get the path from the master.
+"""Environment variable with folders of packages that a pod has installed for its program. These folders come last on
+the import path. Workers get the import path from the master.
 """
 
 

@@ -62,7 +62,7 @@ class Configuration:
         return Configuration(map)
 
     def get(self, option: ConfigOption[T]) -> T:
-        """Return the option's value, which is under its key or a former key, or else its default.
+        """Return the value under the option's key or a former key. Without a value, return the option's default.
 
         Raises:
             InvalidJob: the text is not a valid value of the option's type.
@@ -124,7 +124,7 @@ class Configuration:
         return self._values.pop(key, None) is not None
 
     def add_all(self, other: Configuration | Mapping[str, Any], prefix: str | None = None) -> Configuration:
-        """Apply the other settings to these. Put the prefix before their keys if one is given."""
+        """Add the other settings to this configuration. If a prefix is given, put it before their keys."""
         for key, value in (other._explicit if isinstance(other, Configuration) else other).items():
             self._put(prefix + key if prefix else key, value)
         return self
@@ -265,7 +265,7 @@ def configuration_file() -> Path | None:
 
 
 def unread_file(*folders: str | Path) -> str:
-    """Return a warning about a `penstock.yaml` in one of the folders, if no job reads it. Otherwise return an empty text."""
+    """Return a warning if one of the folders has a `penstock.yaml` that no job reads. Otherwise return an empty text."""
     used = configuration_file()
     for path in [Path(folder) / CONFIGURATION_FILE for folder in folders]:
         if path.is_file() and (used is None or not (used.is_file() and used.samefile(path))):

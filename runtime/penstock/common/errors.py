@@ -38,7 +38,9 @@ from __future__ import annotations
 
 
 class PenstockError(Exception):
-    """Root of all errors. `message` names the thing and the value, `remedy` the action; `code` is the same in all versions."""
+    """Root of all errors. `message` names the thing and the value. `remedy` names the action. `code` is the same in all
+    versions.
+    """
 
     code = "PENSTOCK"
     place = "at"

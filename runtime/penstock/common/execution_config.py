@@ -106,7 +106,7 @@ class ExecutionConfig:
         return self._set(options.AUTO_GENERATE_UIDS, True)
 
     def disable_auto_generated_uids(self) -> ExecutionConfig:
-        """Refuse operators without a uid, because a program that has changed could not find their state."""
+        """Refuse operators without a uid, because a changed program could not find the state of such operators."""
         return self._set(options.AUTO_GENERATE_UIDS, False)
 
     def has_auto_generated_uids_enabled(self) -> bool:
@@ -131,7 +131,7 @@ class ExecutionConfig:
         return self
 
     def is_closure_cleaner_enabled(self) -> bool:
-        """Return the value that was set. It has no effect."""
+        """Return the value that was set. The setting has no effect."""
         return self._cleans_closures
 
     def enable_force_kryo(self) -> ExecutionConfig:
@@ -174,7 +174,7 @@ class ExecutionConfig:
         return []
 
     def is_use_snapshot_compression(self) -> bool:
-        """Return the value that was set. It has no effect."""
+        """Return the value that was set. The setting has no effect."""
         return self._compresses_snapshots
 
     def set_use_snapshot_compression(self, use_snapshot_compression: bool) -> ExecutionConfig:

@@ -31,7 +31,7 @@ class JobClient(ABC):
         advance_to_end_of_event_time: bool,
         savepoint_directory: str | None = None,
     ) -> CompletableFuture[str]:
-        """Stop after a savepoint. The future's result is its URL.
+        """Stop after a savepoint. The future's result is the savepoint's URL.
 
         Args:
             advance_to_end_of_event_time: fire all windows and timers first. The job is then finished and cannot
@@ -41,7 +41,7 @@ class JobClient(ABC):
 
     @abstractmethod
     def trigger_savepoint(self, savepoint_directory: str | None = None) -> CompletableFuture[str]:
-        """Take a savepoint while the job keeps running. The future's result is its URL."""
+        """Take a savepoint while the job keeps running. The future's result is the savepoint's URL."""
 
     @abstractmethod
     def get_accumulators(self) -> CompletableFuture[dict[str, Any]]: ...

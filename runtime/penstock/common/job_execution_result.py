@@ -17,7 +17,7 @@ class JobExecutionResult:
 
     Args:
         job_id: id of the finished job.
-        net_runtime: ms from its start to its end.
+        net_runtime: ms from the job's start to its end.
         accumulators: results that functions counted during the run, by name.
     """
 

@@ -43,7 +43,9 @@ class NoRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """The configured strategy. Its default is exponential-delay with checkpoints and no restart without them."""
+    """The configured strategy. If none is configured, jobs with checkpoints restart with exponential delay, and other
+    jobs do not restart.
+    """
 
     def get_description(self) -> str:
         return "Cluster level default restart strategy."
@@ -54,7 +56,7 @@ class FallbackRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class FixedDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """A fixed number of restarts with the same delay before each."""
+    """A fixed number of restarts with the same delay before each restart."""
 
     restart_attempts: int
     delay: timedelta
@@ -110,7 +112,8 @@ class FailureRateRestartStrategyConfiguration(RestartStrategyConfiguration):
 
 @dataclass(frozen=True)
 class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration):
-    """Restarts with a delay that grows by a factor with each failure. It is reset after the job has run for a while without failure.
+    """Restarts with a delay that grows by a factor with each failure. The delay is reset after the job has run for a
+    while without failure.
 
     Args:
         jitter_factor: random part of the delay, 0 to 1.

@@ -1,7 +1,7 @@
 """Schemas that convert records to bytes and back, for connectors to message systems and files.
 
-A schema converts one record. Connectors call the `_batch` methods. A schema that can convert many records faster
-overrides them.
+A schema converts one record. Connectors call the `_batch` methods. A schema overrides these methods if it can convert
+many records faster.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 class Duration(timedelta):
-    """A length of time, created by unit. It is a `timedelta`, so either can be passed for the other.
+    """A length of time, created by unit. A `Duration` is also a `timedelta`. Penstock accepts both in the same places.
 
     The resolution is a microsecond: `of_nanos` drops the rest.
 

@@ -35,7 +35,7 @@ class Row:
     """A record with positions and optional field names.
 
     Fields are read and written by position, by name, or as attributes. `Row("a", "b")` is also a factory: called with
-    values, it creates rows with these names. Two rows are equal if their values, names and kinds are.
+    values, it creates rows with these names. Two rows are equal if their values, names and kinds are equal.
 
     >>> row = Row(station="KJFK", celsius=21.5)
     >>> row.station, row["celsius"], row[0], "station" in row

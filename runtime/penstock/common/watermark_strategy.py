@@ -49,7 +49,9 @@ class WatermarkGenerator(ABC):
         """Handle a record. The engine calls it for every record and emits a returned watermark directly after the record."""
 
     def on_periodic_emit(self) -> int | None:
-        """Return a watermark or None. The engine calls it every auto-watermark interval. It ignores a watermark below an earlier one."""
+        """Return a watermark or None. The engine calls this method every auto-watermark interval. The engine ignores a
+        watermark below an earlier one.
+        """
         return None
 
 

@@ -65,7 +65,7 @@ def _show(tail: Tail, *, with_name: bool, must_be: bool) -> None:
         for line in tail.lines():
             typer.echo(f"{tail.name} | {line}" if with_name else line)
     except RequestFailed as error:
-        if must_be or error.status not in (404, 503):  # a TaskManager that has just ended, or without logs
+        if must_be or error.status not in (404, 503):  # a TaskManager that has just ended or has no logs
             raise
 
 

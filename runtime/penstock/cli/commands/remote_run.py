@@ -100,7 +100,7 @@ def _print_output(client: RestClient, job_id: str, position: int) -> int:
         try:
             text, end = client.program_output(job_id, position)
         except RequestFailed as error:
-            if error.status in (404, 503):  # the job has just ended, or its process is started again
+            if error.status in (404, 503):  # the job has just ended, or its process is restarting
                 return position
             raise
         if text:
@@ -111,7 +111,7 @@ def _print_output(client: RestClient, job_id: str, position: int) -> int:
 
 
 def check_remote_options(*, in_process: bool) -> None:
-    """Check that no option was given that has no meaning on a cluster."""
+    """Refuse options that have no meaning on a cluster."""
     if in_process:
         raise UsageError(
             "--in-process runs the job in this process, and -m on a cluster",
@@ -120,7 +120,7 @@ def check_remote_options(*, in_process: bool) -> None:
 
 
 def check_local_options(options: Mapping[str, object]) -> None:
-    """Check that no option was given that has a meaning only on a cluster."""
+    """Refuse options that have a meaning only on a cluster."""
     given = [name for name, value in options.items() if value]
     if given:
         raise UsageError(

@@ -162,9 +162,11 @@ def _check_in_fork(
     parallelism: int | None,
     configuration: Mapping[str, str],
 ) -> Callable[[], bool]:
-    """Check the program in a separate process. Return a function that waits for it, and returns whether the program may run.
+    """Check the program in a separate process, unless the job was already released. Return a function that waits for
+    the check, and returns whether the program may run.
 
-    If storage cannot tell whether the job was released, the master decides itself when it uses storage.
+    If storage cannot tell whether the job was released, the program may run in spite of problems. The master reads the
+    release again later.
     """
 
     def check_program() -> bool:

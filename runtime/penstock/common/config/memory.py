@@ -1,6 +1,6 @@
 """The division of a container's memory: one model for the operator, the engine and REST. Pure; all sizes are in bytes.
 
-The container of a TaskManager may use `taskmanager.memory.process.size`. It is divided into
+The container of a TaskManager may use `taskmanager.memory.process.size`. This memory has these parts:
 
     framework         `penstock worker`, and the process from which Python workers are forked
     heap              upper bound of the executor's JVM heap, which holds all slots:
@@ -14,12 +14,12 @@ The container of a JobManager (`jobmanager.memory.process.size`) has the heap an
 Python.
 
 Linux kills a container that exceeds its limit, whichever process allocated the last page. RocksDB gets its share as a
-limit and respects it. A JVM heap has a limit, too, but Spark refuses one below `MIN_JVM_HEAP`. In a small container
-the heap could therefore grow beyond its share. Only DataFrames use that much heap, because all other records
-are in Python.
+limit and respects it. A JVM heap has a limit, too, but Spark refuses a limit below `MIN_JVM_HEAP`. In a small container
+the heap could therefore grow beyond its share. Only DataFrames use that much heap, because all other records are in
+Python.
 
-Python has no such limit, so it gets what is left. `shortages` reports when that is less than the processes need before
-the first record. These needs were measured (PSS, pipelined runner, levels 1 to 3, 100 records/s):
+Python has no such limit, so it gets the rest of the container. `shortages` reports if the rest is less than the
+processes need before the first record. These needs were measured (PSS, pipelined runner, levels 1 to 3, 100 records/s):
 
 - `penstock worker`: 73 MiB
 - an executor: 65 MiB and its heap
@@ -44,16 +44,18 @@ MIB = 2**20
 FRAMEWORK = 112 * MIB
 """`penstock worker` and a Python daemon."""
 MIN_HEAP = 128 * MIB
-"""Smallest useful heap. Below it, Spark's JVMs collect garbage all the time. They start with this heap and use about 30 MiB of it."""
+"""Smallest useful heap. Spark's JVMs start with a heap of this size and use about 30 MiB of it. If the heap is smaller,
+they collect garbage all the time.
+"""
 MIN_HEAP_PER_SLOT = 16 * MIB
 """Addition to the smallest heap for each slot after the first: records that wait at the exchanges of the slot."""
 MIN_JVM_HEAP = 480 * MIB
-"""Smallest heap that Spark accepts. Spark reserves 300 MiB of every heap and refuses one below 450 MiB. The JVM reports a
-little less than its heap.
+"""Smallest heap that Spark accepts. Spark reserves 300 MiB of every heap and refuses a heap below 450 MiB. The JVM
+reports a little less than its heap.
 """
 DEFAULT_HEAP = 512 * MIB
-"""Heap of an executor with one slot if no size is configured. A heap that is computed as a share is never larger, because records are
-in Python.
+"""Heap of an executor with one slot if no size is configured. A heap that is computed as a share is never larger than
+this, because records are in Python.
 """
 DEFAULT_HEAP_PER_SLOT = DEFAULT_HEAP - 300 * MIB
 """Heap of each slot after the first. It is the part of the first slot's heap that Spark leaves free."""
@@ -65,7 +67,7 @@ PYTHON_WORKER = 40 * MIB
 JOBMANAGER_PYTHON = 128 * MIB
 _DRIVER_SHARE = 0.5
 _ROUND = 64 * MIB
-"""Recommended sizes are multiples of this one."""
+"""Recommended sizes are multiples of this size."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def jvm_heap(share: int) -> int:
 
 
 def min_task_manager_memory(slots: int, levels: int = 3, overhead: int = 96 * MIB) -> int:
-    """Return the memory that an idle TaskManager needs. It is the request if no size is configured.
+    """Return the memory that an idle TaskManager needs. If no size is configured, its pod requests this memory.
 
     >>> [min_task_manager_memory(slots) // MIB for slots in (1, 2, 4)]
     [456, 608, 912]
@@ -205,8 +207,8 @@ def shortages(conf: Configuration, levels: int, state_per_slot: int = 0) -> list
 
     Args:
         levels: number of levels of the job graph.
-        state_per_slot: bytes of state of the slot with the most state, in the size of a checkpoint. Objects in memory
-            take more.
+        state_per_slot: bytes of state of the slot with the most state, as measured in a checkpoint. The objects of
+            hashmap state take more memory.
     """
     return [
         found for found in (_worker_shortage(conf, levels, state_per_slot), _master_shortage(conf)) if found is not None
@@ -266,7 +268,7 @@ def _python_per_slot(conf: Configuration, process: int, slots: int) -> int:
 
 
 def _min_container_size(conf: Configuration, process: int, slots: int, need: int) -> int:
-    """Return the smallest size of a container, rounded to `_ROUND`, that leaves Python the memory that it needs."""
+    """Return a container size from `process` on, a multiple of `_ROUND`, that leaves Python `need` bytes for each slot."""
     size = -(-process // _ROUND) * _ROUND
     while _python_per_slot(conf, size, slots) < need:
         size += max(_ROUND, size // 64 // _ROUND * _ROUND)

@@ -1,8 +1,8 @@
-"""All options in one table. It defines the valid keys and the list of the documentation.
+"""All options in one table. It defines the valid keys and the list of options in the documentation.
 
-An unknown key that starts with `penstock.`, or that is almost a known key, is an error that names the most similar known key.
-Without the error, a misspelt setting would have no effect and no message. Other unknown keys are kept: `spark.…` goes to Spark,
-a program reads its own settings, and Flink's configurations have keys that Penstock does not need.
+An unknown key that starts with `penstock.`, or that is almost a known key, is an error that names the most similar
+known key. Without the error, a misspelt setting would silently have no effect. Other unknown keys are kept: `spark.…`
+goes to Spark, a program reads its own settings, and Flink's configurations have keys that Penstock does not need.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def check_key(key: str) -> None:
     """Refuse a misspelt key, and any unknown `penstock.…` key.
 
     Raises:
-        InvalidJob: the key is unknown. The error names the key and the most similar known one.
+        InvalidJob: the key is unknown. The error names the key and the most similar known key.
     """
     nearest = meant_key(key)
     if nearest is None and key.startswith("penstock.") and key not in OPTIONS:
@@ -91,7 +91,8 @@ def check_key(key: str) -> None:
 
 @lru_cache(maxsize=1024)
 def meant_key(key: str) -> str | None:
-    """Return the known key that a misspelt key almost equals. None means that the key is known, or not similar to any.
+    """Return the known key that a misspelt key almost equals. None means that the key is known, or is not similar to a
+    known key.
 
     >>> meant_key("execution.checkpointing.intervall"), meant_key("execution.checkpointing.interval"), meant_key("my.setting")
     ('execution.checkpointing.interval', None, None)
@@ -118,11 +119,12 @@ _ENDS = {
     for words in [key.split(".")]
     for first in range(1, len(words) - 1)
 }
-"""Known keys without their first words -> the key. A single word is not enough, because programs may use it too."""
+"""Known keys without their first words -> the key. A last word alone is left out, because programs may use it too."""
 
 
 def without_effect(key: str) -> str:
-    """Return the reason why a key has no effect, or an empty text if it has one or a program may read it.
+    """Return the reason why a key has no effect. Return an empty text if the key has an effect or a program may read
+    it.
 
     >>> without_effect("execution.checkpoints.every")
     "the configuration key 'execution.checkpoints.every' has no effect, because no such option exists"

@@ -2,7 +2,7 @@
 
 Other users of the machine can reach loopback, too, so the API requires a token. The process that serves the API writes
 the token to `TMPDIR/penstock-UID/rest`. The file's name has the address and port of the API. The process removes the
-file when it ends. If a process was killed, the next one removes its file.
+file when it ends. If a process was killed, the next process removes its file.
 
 A client sends a token only to the address in the file's name. Another process that listens on a different address with
 the same port does not get the token.
@@ -32,7 +32,7 @@ class LocalToken:
     """A token in a file.
 
     Args:
-        value: the token. Empty means a new one.
+        value: the token. An empty value means a new token.
 
     Raises:
         ClusterError: the folder of the file belongs to another user.
@@ -49,8 +49,8 @@ class LocalToken:
             file.write(self.value)
 
     def publish(self, address: str, port: int) -> None:
-        """Let commands of this user find the token. Replace the file of a process that was killed, because this process
-        has the port now.
+        """Let commands of this user find the token. If a killed process has left a file for this port, replace the
+        file.
         """
         target = self._folder / f"{address}_{port}"
         with contextlib.suppress(FileNotFoundError):
@@ -59,7 +59,7 @@ class LocalToken:
         self._published = target
 
     def remove(self) -> None:
-        """May be called twice."""
+        """Remove the token and its published file. May be called twice."""
         published, self._published = self._published, None
         if published is not None:
             with contextlib.suppress(OSError):
@@ -69,7 +69,9 @@ class LocalToken:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the tokens of processes that have ended. Each has a second name in the folder of its process, which was swept."""
+    """Remove the tokens of processes that have ended. A published token is a hard link to the file in the folder of its
+    process. If that folder was removed, the link is the only name.
+    """
     for path in folder.glob("*_*"):
         with contextlib.suppress(OSError):
             if path.stat().st_nlink == 1:

@@ -1,4 +1,6 @@
-"""Files that hold a secret. Each use reads the file, so that no payload has the secret and a new secret takes effect."""
+"""Files that hold a secret. Each use reads the file. So no message between processes contains the secret, and a new
+secret takes effect.
+"""
 
 from __future__ import annotations
 

@@ -21,9 +21,9 @@ class OwnedFolder:
     """A new folder of this process that only this user can access.
 
     Args:
-        parent: created if it does not exist.
+        parent: folder of the new folder. It is created if it does not exist.
         name: start of the folder's name, after the prefix.
-        sweeps: first remove the folders in `parent` with the same prefix whose process has ended.
+        sweeps: whether to first remove the folders in `parent` that have the same prefix and whose process has ended.
     """
 
     def __init__(self, parent: str, prefix: str, name: str = "", *, sweeps: bool = True) -> None:
@@ -33,13 +33,13 @@ class OwnedFolder:
         self._lock = -1
         beginning = os.path.join(self.path, f".{OWNER}")
         self._lock = os.open(beginning, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.suppress(OSError):  # a file system without locks: its folders are never swept
+        with contextlib.suppress(OSError):  # on a file system without locks, the folder is never swept
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.rename(beginning, os.path.join(self.path, OWNER))
 
     @staticmethod
     def is_mark(name: str) -> bool:
-        """Return whether a name in such a folder is that of the owner file."""
+        """Return whether this is the name of the owner file in an owned folder."""
         return name.lstrip(".") == OWNER
 
     def remove(self) -> None:
@@ -53,7 +53,7 @@ class OwnedFolder:
         return self._lock
 
     def release_lock(self) -> None:
-        """Release the lock and keep the folder until it is swept. May be called again."""
+        """Release the lock and keep the folder. Another process sweeps it later. May be called again."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
@@ -72,7 +72,7 @@ def _new_folder(parent: str, prefix: str) -> str:
 def sweep(parent: str, prefix: str, *, but: str = "", newest: int = 0) -> list[str]:
     """Remove this user's folders whose process has ended, and return their paths.
 
-    Folders whose name starts with `but` are kept, and so are as many of the newest folders as `newest` says.
+    Keep folders whose name starts with `but`. Also keep the most recent other folders, at most `newest` of them.
     """
     abandoned: list[tuple[float, str]] = []
     with contextlib.suppress(FileNotFoundError), os.scandir(parent) as entries:

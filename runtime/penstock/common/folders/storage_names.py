@@ -13,7 +13,7 @@ from penstock.common.errors import SnapshotTorn
 
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
 MAX_SEGMENTS = 16
-"""Segments of a relative path."""
+"""Maximum number of segments of a relative path."""
 _SHOWN = 100
 _REMEDY = "do not use this snapshot. It was not written by Penstock, or it was changed"
 
@@ -28,7 +28,7 @@ def is_segment(name: object) -> bool:
 
 
 def is_relative_path(path: object) -> bool:
-    """Return whether a path consists of such segments only, so that it cannot leave its folder.
+    """Return whether `is_segment` accepts all segments of a path, so that the path cannot leave its folder.
 
     >>> [is_relative_path(path) for path in ("shared/a1", "../a", "/etc/passwd", "s3://b/k", "a//b", "", "a\\\\b")]
     [True, False, False, False, False, False, False]

@@ -1,6 +1,7 @@
 """The working directory of a process that runs user functions.
 
-It is a separate folder if the job has archives, else the folder in which the process was started.
+The working directory is a separate folder if the job has archives. Otherwise it is the folder in which the process was
+started.
 
 The engine resolves relative paths against the folder in which the program was started, not against this one
 (`start_folder`).
@@ -22,12 +23,12 @@ _SUBFOLDER = "work"
 
 
 def work_in(folder: str, create_folder: Callable[[], OwnedFolder] | None = None) -> None:
-    """Let functions work in a new folder of this process, and remove the folder that they had before.
+    """Let functions work in a new folder of this process, and remove their previous folder.
 
     Args:
         folder: a folder with links to the files of the functions; "" means that the functions work in the folder in which the
             process was started.
-        create_folder: creates a new folder, into which the links are copied.
+        create_folder: creates the new folder. The links are then copied into it.
 
     Raises:
         InvalidJob: this machine does not have the folder.

@@ -21,7 +21,9 @@ MAX_FILES = 2
 
 @dataclass(frozen=True)
 class LogPart:
-    """Whole lines. `start`: position of their first byte; `end`: position after their last byte; `size`: position of the file's end."""
+    """Whole lines. `start`: position of the first byte of the lines; `end`: position after their last byte; `size`:
+    position of the file's end.
+    """
 
     start: int
     end: int
@@ -44,7 +46,7 @@ class LogFile:
     ) -> None:
         self.path = path
         self.modified_at = 0
-        """ms since the epoch; 0 if nothing was written."""
+        """Time of the last write in ms since the epoch; 0 if nothing was written."""
         self._max_bytes = max_bytes
         self._redaction = redaction or Redaction()
         self._older: deque[int] = deque(maxlen=max(0, files - 1))
@@ -92,7 +94,8 @@ class LogFile:
         """Return lines from a position on, or from the first position that is still kept. A negative position counts from the end.
 
         Returns:
-            At most about `max_bytes` bytes that end with a line. A single longer line is returned whole.
+            At most `max_bytes` bytes that end with a line. If a single line is longer, the first `max_bytes` bytes of
+            it.
         """
         with self._lock:
             size, oldest = self._written, self._written - self._current - sum(self._older)

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from penstock.common.logs.redaction import Redaction
 
 MARK = b"\x1elog\x1e"
-"""Mark before a log line in a stream of printed output. It is between two ASCII record separators, which do not occur in text."""
+"""Mark before a log line in a stream of printed output. It starts and ends with an ASCII record separator, which does
+not occur in text.
+"""
 
 PRINTED = "\x1e{}\x1e{}\x1e"
 """Mark before a line that a function printed: `out` or `err`, and its operator and subtask."""
@@ -42,7 +44,7 @@ class Place:
 
 
 FindPlace = Callable[[], "Place | None"]
-"""Finds the place. The thread that logs calls it inside `logging`."""
+"""Function that finds the place. The thread that logs a record calls the function inside `logging`."""
 
 
 def nowhere() -> Place | None:

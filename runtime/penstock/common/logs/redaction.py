@@ -33,7 +33,9 @@ _PLAIN = frozenset({"true", "false", "none", "null", "auto", "default", "user_in
 """Values that are not secrets, whatever their key is. Hiding them would make texts unreadable."""
 _URL = re.compile(r"\b([a-z][a-z0-9+.-]{0,30}://[^\s/?#:@]{0,256}:)([^\s/?#]{1,512})(@)", re.IGNORECASE)
 _KEY = re.compile(r"""\b([A-Za-z][\w.-]{1,100})("?\s{0,2}[=:]\s{0,2}"|'?\s{0,2}[=:]\s{0,2}'|=)""")
-"""Pattern of `key=value`, and of `"key": "value"` in JSON and Python. A colon without quotes does not match, because it is usually prose."""
+"""Pattern of `key=value`, and of `"key": "value"` in JSON and Python. A colon without quotes does not match, because
+such a text is usually prose.
+"""
 _VALUE = re.compile(r"""[^"'\s,;&}\])][^"'\s,;&]{0,1000}""")
 _BEARER = re.compile(r"\b((?:Bearer|Basic)\s{1,2})([A-Za-z0-9._~+/=-]{8,2000})")
 _PEM = re.compile(r"(-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----)(.{1,20000}?)(-----END)", re.DOTALL)

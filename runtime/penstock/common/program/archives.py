@@ -1,4 +1,6 @@
-"""Archives of a program. Each is unpacked once and cached by content. A folder of links gives a job its archives under their names."""
+"""Archives of a program. Each archive is unpacked once and cached by content. A folder of links gives a job its
+archives under their names.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _TARGET = "#"
 _SEPARATOR = ";"
 MAX_MEMBERS = 500_000
 MAX_BYTES = 32 << 30
-"""The largest content of an archive. A large environment with its packages needs a third of it."""
+"""The largest content of an archive. A large environment with its packages needs a third of this size."""
 _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
@@ -31,8 +33,8 @@ def archive_entry(path: str, target: str | None) -> str:
     """Return an archive as an entry of `python.archives`, already unpacked.
 
     Raises:
-        InvalidJob: the file is missing or no archive, or a member or the target leads out of its folder. Or the path or the
-            target contains a separator of `python.archives`.
+        InvalidJob: the file is missing or is not an archive, or a member or the target leads out of its folder. Or the
+            path or the target contains a separator of `python.archives`.
     """
     target = _checked_target(target or os.path.basename(path))
     for name, signs in ((os.path.abspath(path), _SEPARATOR), (target, _SEPARATOR + _TARGET)):
@@ -240,8 +242,8 @@ def _untar(path: Path, folder: Path) -> None:
 def _refuse_paths_through_links(path: Path, members: list[tarfile.TarInfo]) -> None:
     """Refuse members whose path leads through a link of the same archive, wherever that link leads.
 
-    The filter of tarfile resolves each link to check its target. Chains of links have circumvented it before. An
-    archive that a program creates from a folder never has such members.
+    The filter of tarfile resolves each link to check its target. In the past, chains of links have circumvented this
+    filter. An archive that a program creates from a folder never has such members.
     """
     links = {str(PurePosixPath(member.name)) for member in members if member.issym()}
     seen: set[str] = set()

@@ -49,7 +49,7 @@ _FORMAT = 1
 """Version of the layout of a folder. Packages also depend on the version of Python."""
 _DONE = ".complete"
 _KEPT = 20
-"""Number of bundles that are kept unpacked. The one that was not used for the longest time is removed first."""
+"""Number of bundles that are kept unpacked. The bundle that was not used for the longest time is removed first."""
 _MAX_LINES = 4
 _IN_USE: dict[Path, IO[str]] = {}
 """Locks that this process holds on its bundles until it ends, so that no other process removes them."""
@@ -61,10 +61,12 @@ class Bundle(msgspec.Struct, frozen=True):
     name: str
     digest: str
     folder: str
-    """Folder of the bundle on the JobManager's machine, with which entries of the search path begin."""
+    """Folder of the bundle on the JobManager's machine. Entries of the search path begin with this folder."""
 
     def path_here(self, path: list[str], content: Callable[[], bytes]) -> list[str]:
-        """Return a search path of the JobManager's machine as one of this machine, which fetches the bundle first if necessary."""
+        """Convert a search path of the JobManager's machine to a search path of this machine. Fetch the bundle first if
+        necessary.
+        """
         here = str(prepared(self.name, self.digest, content))
         return [here + entry.removeprefix(self.folder) if entry.startswith(self.folder) else entry for entry in path]
 
@@ -78,7 +80,7 @@ def check_name(name: str) -> str:
     """Return the file name of a bundle.
 
     Raises:
-        InvalidJob: it is not the name of a module, an archive or a wheel.
+        InvalidJob: the name is not that of a module, an archive or a wheel.
     """
     is_file_name = os.path.basename(name) == name and name.isprintable() and not name.startswith(".")
     if len(name.encode(errors="replace")) > MAX_NAME:
@@ -94,7 +96,8 @@ def check_name(name: str) -> str:
 
 
 def prepared(name: str, digest: str, content: Callable[[], bytes]) -> Path:
-    """Return the folder of a bundle, with itself in `bundle`, its code in `code` and its packages in `site-packages`. Fill it at the first call on this machine.
+    """Return the folder of a bundle. It contains the bundle (`bundle`), its code (`code`) and its packages
+    (`site-packages`). The first call on this machine fills the folder.
 
     Args:
         name: file name of the bundle.
@@ -230,7 +233,9 @@ def _shared_versions() -> dict[str, str]:
 
 
 def _remove_shared(packages: Path) -> None:
-    """Remove copies of the engine's packages. pip installs them again, in the same version, because it does not look outside the folder."""
+    """Remove copies of the engine's packages. pip has installed the same versions again, because it does not look
+    outside the folder.
+    """
     for distribution in importlib.metadata.distributions(path=[str(packages)]):
         if _canonical(distribution.name) in SHARED:
             for file in distribution.files or ():

@@ -81,7 +81,9 @@ def _is_ours(trace: TracebackType | None) -> bool:
 
 
 def explain_missing_packages() -> None:
-    """Let a program that ends because Penstock lacks a package print the package and the command instead of a traceback."""
+    """Replace the last traceback of a program that ends because Penstock lacks a package. Print the package and the
+    command instead.
+    """
     shown_before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -95,5 +97,5 @@ def explain_missing_packages() -> None:
 
 
 def print_error(error: PenstockError) -> None:
-    """Write the error to stderr without the packages of the command line."""
+    """Write the error to stderr. This function does not need the packages of the command line, which may be missing."""
     print(f"error [{error.code}]: {error.message}\n  remedy: {error.remedy}", file=sys.stderr)

@@ -59,7 +59,7 @@ def resolve_ref(url: str, ref: str, credentials: Credentials | None = None, *, t
         ref: the name of a branch or a tag, or a complete name such as `refs/heads/main`.
 
     Raises:
-        InvalidJob: the server cannot be read, the reference does not exist, or it is a branch and also a tag.
+        InvalidJob: the server cannot be read, the reference does not exist, or the name is both a branch and a tag.
     """
     names = [ref] if ref.startswith("refs/") else [f"refs/heads/{ref}", f"refs/tags/{ref}"]
     command = [b"peel\n", *(f"ref-prefix {name}\n".encode() for name in names)]
@@ -91,7 +91,7 @@ def fetch_commit(url: str, commit: str, path: str, folder: Path, credentials: Cr
     """Write the files of one commit into a folder.
 
     Args:
-        commit: 40 hexadecimal digits. The content is checked against it.
+        commit: the id of the commit, 40 hexadecimal digits. The content is checked against this id.
         path: the folder in the repository whose content is written, or an empty string for all files.
 
     Raises:
@@ -181,7 +181,9 @@ class _Server:
         self._client.close()
 
     def _end(self) -> None:
-        """End the connection of a server that sends its answer too slowly. Timeouts of httpx are only between two bytes."""
+        """End the connection of a server that sends its answer too slowly. A timeout of httpx limits only the time
+        between two bytes.
+        """
         self._is_late = True
         if self._socket is not None:
             with suppress(OSError):
@@ -195,7 +197,9 @@ class _Server:
 
     @contextmanager
     def send(self, command: str, arguments: list[bytes]) -> Iterator[Iterator[tuple[int, bytes]]]:
-        """Send a command and return the packets of the answer: their kind (0 for the end of a part), and content."""
+        """Send a command and return the packets of the answer. A packet is its kind (0 for the end of a part) and its
+        content.
+        """
         with self._answer("GET", "info/refs?service=git-upload-pack", b"", "advertisement") as packets:
             lines = {line.strip() for _, line in packets}
             if b"object-format=sha256" in lines:
@@ -258,7 +262,7 @@ def _packet(content: bytes) -> bytes:
 
 
 def _packets(url: str, chunks: Iterator[bytes], limit: int | None) -> Iterator[tuple[int, bytes]]:
-    """Yield the packets of an answer. Their length comes first, as four hexadecimal digits."""
+    """Yield the packets of an answer. Each packet starts with its length, as four hexadecimal digits."""
     buffer, size = bytearray(), 0
 
     def have(count: int) -> bool:

@@ -39,7 +39,7 @@ class _Object:
     """The type, or None for a delta."""
     size: int
     start: int
-    """Position of its compressed content."""
+    """Position of the object's compressed content."""
     base: int | str | None = None
     """Position or id of the object that a delta changes."""
 

@@ -25,11 +25,11 @@ class ShortTimeWarning(UserWarning):
 
 
 SHORT_MS = 100
-"""Lengths of time below this number of milliseconds, given as a number, cause a warning."""
+"""A length of time causes a warning if it is given as a number and is below this many milliseconds."""
 
 
 def warn_short(length: object, parameter: str) -> None:
-    """Warn about a length of time that is a small number. Each process warns once for each length and name."""
+    """Warn about a length of time that is a small number. Each process warns once for each length and parameter."""
     if not isinstance(length, int) or not 0 < length < SHORT_MS or f"{parameter} {length}" in _given:
         return
     _given.add(f"{parameter} {length}")

@@ -28,7 +28,8 @@ def missing_packages(path: Path) -> list[str]:
     Names, versions and markers are checked. A line without a name (another option, a URL) counts as missing.
 
     Raises:
-        InvalidJob: a package is installed in another version. It is not replaced, because the engine may use it.
+        InvalidJob: a package is installed in another version. Penstock does not replace it, because the engine may use
+            it.
     """
     from packaging.requirements import InvalidRequirement, Requirement  # few programs need it
 

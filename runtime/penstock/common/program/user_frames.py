@@ -1,7 +1,8 @@
 """The user's line that raised an exception, and the part of its traceback that is useful to a person.
 
 A frame belongs to the engine, a library or the user. The user's frames are outside this package, the standard library
-and `site-packages`. If the program itself is installed there, every frame outside this package counts.
+and `site-packages`. If the program itself is installed in `site-packages`, every frame outside this package counts as
+the user's.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ LONGEST_WAIT_S = 30.0
 class EdgeQuestion(msgspec.Struct, frozen=True):
     """The edge, the number of records per answer, and the time in seconds to wait for them.
 
-    `uid`: operator that emits the records. `side_tag`: its side output, None for its main output.
+    `uid`: operator that emits the records. `side_tag`: side output of the operator; None means the main output.
     """
 
     job_id: str

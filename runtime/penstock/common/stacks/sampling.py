@@ -28,13 +28,15 @@ OWN_THREAD = "penstock-stacks"
 _WINDOW_S = 0.05
 """Window in which a thread's processor time is measured. The kernel counts this time in ticks of up to 10 ms."""
 _BUSY = 0.25
-"""Share of the window above which a thread counts as busy. Sampling holds the GIL for a part of the window."""
+"""Share of the window above which a thread counts as busy. The share is small, because sampling holds the GIL for a
+part of the window.
+"""
 _UNSEEN = (OWN_THREAD, "penstock-watchdog")
 """Beginnings of the names of threads that only sample."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """The job, vertex and subtask of a stack. `vertex` is the engine's id; an empty one belongs to no job."""
+    """The job, vertex and subtask of a stack. `vertex` is the engine's id. If it is empty, the stack belongs to no job."""
 
     job_id: str = ""
     vertex: str = ""
@@ -61,7 +63,9 @@ class Sample(msgspec.Struct, frozen=True):
 
 
 FindPlace = Callable[[Sequence[FrameType]], Place]
-"""Finds the place of a thread's frames. The first frame is the outermost. The call runs between two bytecodes of the sampled thread."""
+"""Function that finds the place of a thread's frames. The first frame is the outermost. The call runs between two
+bytecodes of the sampled thread.
+"""
 
 
 def nowhere(frames: Sequence[FrameType]) -> Place:

@@ -7,13 +7,13 @@ import resource
 WANTED = 65_536
 """Soft limit that a JobManager or a worker requests. Unauthenticated connections then use a small share of it."""
 _SHARE = 4
-"""A listener uses at most 1/4 of all descriptors for peers that have not authenticated."""
+"""A listener uses at most 1/4 of all descriptors for peers that have not authenticated, but always up to 8."""
 
 
 def raise_limit(wanted: int = WANTED) -> int:
     """Raise the soft limit of open files to `wanted`, but not above the hard limit. Return the resulting limit.
 
-    Most systems set the soft limit to 1,024 for programs that use `select`; nothing here does.
+    Most systems set the soft limit to 1,024 for programs that use `select`. Penstock does not use `select`.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

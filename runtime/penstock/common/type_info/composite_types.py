@@ -402,7 +402,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 _reader: list[Callable[[Any], TypeInformation | None]] = []
-"""The reader of annotations. It creates types of this module, so `penstock.common.typeinfo` passes it in."""
+"""The reader of annotations. Its module imports this module, so `penstock.common.typeinfo` passes the reader in."""
 
 
 def read_annotations_with(reader: Callable[[Any], TypeInformation | None]) -> None:

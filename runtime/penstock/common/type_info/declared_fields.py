@@ -107,7 +107,7 @@ class DeclaredFields:
         return True
 
     def are_in_order(self, records: Collection[Any], kinds: Collection[type]) -> bool:
-        """Return whether all records are Rows whose names, if they have any, are the declared ones in the declared order."""
+        """Return whether all records are Rows, and any names they have are the declared names in the declared order."""
         return kinds == {Row} and set(map(_FIELDS, records)) <= {None, self.names}
 
     def _lists_of_rows(self, rows: Sequence[Row], given: tuple[str, ...] | None) -> list[Sequence[Any]]:
@@ -145,7 +145,7 @@ class DeclaredFields:
         """Return the position of each declared field among the names `given`, or None for an optional field that is missing.
 
         Raises:
-            FieldMismatch: the names are not the declared ones.
+            FieldMismatch: the names are not the declared names.
         """
         return self._order(given, given)
 

@@ -32,7 +32,7 @@ _PLAIN_EXPONENTS = range(-3, 7)
 
 
 def text_of(type_info: TypeInformation | None) -> Callable[[Any], str]:
-    """Return the function that formats values of the type: Python's `str` if the type is not known.
+    """Return the function that formats values of the type. If the type is not known, the function is Python's `str`.
 
     >>> from penstock.common.typeinfo import Types
     >>> text_of(Types.TUPLE([Types.STRING(), Types.INT()]))(("a", 1))

@@ -97,7 +97,7 @@ class ObjectTypeInfo(TypeInformation):
 
 
 def to_type_info(declared: Any) -> TypeInformation | None:
-    """Return type information for type information, an annotation, or None.
+    """Convert a declared type to type information. The declared type is type information, an annotation, or None.
 
     Returns:
         None for a declaration without information: None, Any, object, a type variable, a Row without fields.
@@ -168,7 +168,9 @@ def element_type(function: Any, method: str) -> TypeInformation | None:
 
 
 def shared_element_type(function: Any, *methods: str) -> TypeInformation | None:
-    """Return the type that all methods return or yield. A method with the annotation None does not count."""
+    """Return the type that all methods return or yield, or None if their types differ. A method with the annotation
+    None does not count.
+    """
     found = {element_type(function, method) for method in methods if _returned(function, method) is not type(None)}
     return found.pop() if len(found) == 1 else None
 

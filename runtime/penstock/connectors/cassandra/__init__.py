@@ -1,8 +1,8 @@
 """Cassandra as a sink: rows into tables, with Cassandra's own driver (extra `penstock-streaming[cassandra]`).
 
-**Guarantees.** Writes are upserts. Each write has the time at which the job took the record, and a retry keeps this time. Even if writes
-arrive late or twice, the newest row of a key wins. "Newest" follows the order of records within one subtask (`key_by` the primary key).
-After a restart, it depends on the machines' clocks.
+**Guarantees.** Writes are upserts. Each write has the time at which the job took the record, and a retry keeps this
+time. Even if writes arrive late or twice, the newest row of a key wins. "Newest" follows the order of records within
+one subtask (`key_by` the primary key). After a restart, the order depends on the machines' clocks.
 
     direct            a checkpoint waits until Cassandra has accepted all rows. After a failure the job writes rows again, with the
                       same result

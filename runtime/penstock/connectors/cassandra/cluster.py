@@ -33,7 +33,7 @@ class ClusterBuilder:
 
     Args:
         hosts: one host name or several. At least one host must answer.
-        user: the user's name, together with `password_file`, which is read at every connection.
+        user: the user's name. It needs `password_file`, the file of the password, which is read at every connection.
         local_datacenter: the data center whose nodes get requests. The default is that of the first host that answers.
         ca_file: the certificate authority of the servers' certificates. If given, connections are encrypted. Unless
             `checks_names` is False, the certificates must contain the servers' addresses that the driver uses.
@@ -138,7 +138,9 @@ class ClusterBuilder:
 
 
 class Stamps:
-    """The timestamps of writes, in microseconds since 1970. A given timestamp stays in effect until the next one."""
+    """The timestamps of writes, in microseconds since 1970. A given timestamp stays in effect until another one is
+    given.
+    """
 
     def __init__(self) -> None:
         self.given: int | None = None

@@ -57,7 +57,7 @@ class CassandraCommitter(CheckpointCommitter):
         return {**self.__dict__, "_connection": None}
 
     def in_keyspace(self, keyspace: str) -> CassandraCommitter:
-        """Return this committer, with the given keyspace unless another one was set."""
+        """Return this committer with the given keyspace, or with its own keyspace if it has one."""
         return CassandraCommitter(self.builder, self.key_space or keyspace)
 
     @property

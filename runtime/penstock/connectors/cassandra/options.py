@@ -28,7 +28,8 @@ _OF_READS = (ConsistencyLevel.SERIAL, ConsistencyLevel.LOCAL_SERIAL)
 
 class MapperOptions:
     """
-    Options of writes. `ttl` and `if_not_exists` are for a sink with a table. In your own statement, write them into the statement.
+    Options of writes. `ttl` and `if_not_exists` are for a sink with a table. If you pass your own statement, write
+    these settings into it.
 
     >>> MapperOptions().ttl(3600).consistency_level(ConsistencyLevel.QUORUM)
     MapperOptions(ttl=3600, consistency_level=QUORUM)

@@ -15,7 +15,8 @@ Values = Callable[[Any], Sequence[Any]]
 def values_of(names: Sequence[str]) -> Values:
     """Return a function that returns a record's values in the order of the columns, by the rule of `DeclaredFields`.
 
-    A `Row` without any of the columns' names is read by position, as in Flink: a query names columns, not fields.
+    A `Row` without any of the columns' names is read by position, as in Flink, because a query names columns and not
+    fields.
 
     >>> values_of(["id", "name"])({"name": "Ann", "id": 7})
     [7, 'Ann']

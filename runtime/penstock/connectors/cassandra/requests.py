@@ -46,7 +46,9 @@ class Clock:
 
 
 class Pauses:
-    """The pauses between retries. They grow until the retries have failed for `patience` seconds."""
+    """The pauses between retries. The pauses grow. After retries have failed for `patience` seconds, no other retry
+    follows.
+    """
 
     def __init__(self, patience: float) -> None:
         self._patience = patience
@@ -57,7 +59,7 @@ class Pauses:
         self._next = 0.1
 
     def wait(self) -> bool:
-        """Wait. Return False if the time is up."""
+        """Sleep for the next pause. If `patience` seconds have passed, return False instead."""
         if time.monotonic() > self._end:
             return False
         time.sleep(self._next)
@@ -69,7 +71,7 @@ class Requests:
     """The concurrent requests of one session. Their number is bounded, and lost requests are retried.
 
     Args:
-        patience: the seconds without any accepted write after which the job fails over.
+        patience: seconds without an accepted write after which the job fails over.
     """
 
     def __init__(
@@ -113,7 +115,8 @@ class Requests:
         return found
 
     def send(self, statement: str, writes: list[Write]) -> None:
-        """Send the writes, or hold those that exceed the limit. After `flush`, the server has accepted all of them.
+        """Send the writes. Wait while the maximum number of requests is in flight. After `flush`, the server has
+        accepted all writes.
 
         Raises:
             SinkError: the server rejects a row, or is unavailable for too long.
@@ -169,7 +172,7 @@ class Requests:
         self._carry_out(statement, [])
 
     def _carry_out(self, statement: str, writes: list[Write]) -> None:
-        """Send the writes until the server has accepted all of them, including earlier failed ones."""
+        """Send the writes, and earlier writes that failed, until the server has accepted all of them."""
         pauses, waiting = Pauses(self._patience), deque(writes)
         while True:
             failed = self._settled()
@@ -216,7 +219,7 @@ class Requests:
         return bool(self._failed)
 
     def forget(self) -> None:
-        """Forget failed writes, because another attempt is responsible for them."""
+        """Wait for the requests in flight, and forget failed writes. Another attempt is responsible for these writes."""
         self._settled()
 
     def close(self) -> None:

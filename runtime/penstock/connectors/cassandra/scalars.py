@@ -128,7 +128,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _attoseconds(value: np.datetime64 | np.timedelta64) -> int:
-    """Convert a time since 1970, or a duration. Numpy would overflow without an error."""
+    """Convert a time since 1970, or a duration, to attoseconds. Numpy itself would overflow without an error."""
     unit, step = np.datetime_data(value.dtype)
     count = int(value.astype("int64")) * step
     if isinstance(value, np.datetime64) and unit in ("Y", "M"):
