@@ -111,7 +111,7 @@ def test_types_of_expressions_are_inferred() -> None:
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        (lambda stream: stream.select(), "select without a field"),
+        (lambda stream: stream.select(), "select needs at least one field"),
         (lambda stream: stream.select(a=3), r"takes expressions, got a=3.*lit\(value\)"),
         (lambda stream: stream.with_columns(a="b"), "with_columns takes expressions"),
         (lambda stream: stream.key_by(0).agg(), "agg without an aggregate"),

@@ -190,7 +190,8 @@ def test_values_of_an_unknown_class_are_refused_with_the_place_of_the_declaratio
     with pytest.raises(StateTypeError) as caught:
         run(env.from_collection(["a"]).map(lambda name: Plain(name)))
     remedy = caught.value.remedy or ""
-    assert remedy.startswith("declare the type where the values are made, map(..., output_type=Plain)")
+    assert remedy.startswith("declare the type. For the state of windows, joins and gather, declare it at the operator")
+    assert "map(..., output_type=Plain)" in remedy
     assert "dataclass" in remedy
     quotes = env.from_collection(["a"]).map(lambda name: Named(name), output_type=Named)
     assert len(run(quotes)) == 1

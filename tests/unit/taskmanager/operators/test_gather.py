@@ -86,7 +86,7 @@ def test_the_end_of_bounded_input_emits_all_waiting_records() -> None:
 
 def test_invalid_arguments_are_refused() -> None:
     env = StreamExecutionEnvironment.get_execution_environment()
-    with pytest.raises(InvalidJob, match="from 1, got 0"):
+    with pytest.raises(InvalidJob, match="at least 1, got 0"):
         env.from_collection([1]).gather(0, 10)
     with pytest.raises(InvalidJob, match="at least 1 ms"):
         env.from_collection([1]).gather(1, 0)

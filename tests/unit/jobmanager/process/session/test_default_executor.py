@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     for name in ("start_jvm", "start", "stop"):
         monkeypatch.setattr(EmbeddedCluster, name, lambda cluster, name=name: found.append(name))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delitem(sys.modules, "penstock.connectors.spark", raising=False)  # another test may have imported it
     return found
 
 

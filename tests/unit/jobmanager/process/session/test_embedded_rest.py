@@ -42,8 +42,18 @@ def rest() -> Iterator[EmbeddedRest]:
     rest.stop(0.0)
 
 
+OTHERS: set[threading.Thread] = set()
+
+
+@pytest.fixture(autouse=True)
+def others() -> None:
+    """Remember the servers of other tests in this process."""
+    OTHERS.clear()
+    OTHERS.update(threading.enumerate())
+
+
 def is_serving() -> bool:
-    return any(thread.name == "rest-server" for thread in threading.enumerate())
+    return any(thread.name == "rest-server" for thread in set(threading.enumerate()) - OTHERS)
 
 
 def test_a_job_without_clients_does_not_import_the_server(tmp_path: Path) -> None:
