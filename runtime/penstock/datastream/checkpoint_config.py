@@ -92,7 +92,7 @@ class CheckpointConfig:
 
     def set_fail_on_checkpointing_errors(self, fail_on_checkpointing_errors: bool) -> CheckpointConfig:
         """Set whether a failed checkpoint fails the job. True means that the first failed checkpoint triggers a failover. False means that
-        no failed checkpoint does."""
+        failed checkpoints never trigger a failover."""
         return self.set_tolerable_checkpoint_failure_number(0 if fail_on_checkpointing_errors else 2**31 - 1)
 
     def get_tolerable_checkpoint_failure_number(self) -> int:

@@ -138,7 +138,7 @@ class SlotSharingGroup:
             """Return the group.
 
             Raises:
-                InvalidJob: some resources are given, but not both CPU and heap memory.
+                InvalidJob: some resources are given, but the CPU or the heap memory is missing.
             """
             group = self._group
             if group.has_resources:

@@ -35,13 +35,13 @@ def _options(*, reads: bool = False) -> Any:
 
 
 def stored_options() -> Any:
-    """Return options that keep values as they are stored in the server."""
+    """Return BSON options that keep values as the server stores them."""
     return _options()
 
 
 def record_options() -> Any:
-    """Return options that convert values for records: ids to text, decimals to `Decimal`, integers to `int`, bytes to `bytes`, times to
-    UTC."""
+    """Return BSON options that convert values for records: ids to text, decimals to `Decimal`, integers to `int`, bytes to `bytes`, times
+    to UTC."""
     return _options(reads=True)
 
 
@@ -99,7 +99,7 @@ def storable(value: Any, path: str) -> Any:
     """Convert a value for BSON, at any depth. In BSON, times have milliseconds, decimals have 34 digits, and integers have 8 bytes.
 
     Raises:
-        ValueError: the value has no representation in BSON. The message contains its path.
+        ValueError: the value has no representation in BSON. The message contains the path of the value.
     """
     kind = type(value)
     if kind in _PLAIN:

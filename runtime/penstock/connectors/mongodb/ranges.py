@@ -73,9 +73,9 @@ def _json_options() -> Any:
 
 
 def find_ranges(collection: Any, parts: int) -> list[tuple[IdRange, int]]:
-    """Return ranges that cover all existing documents. Each has about the same number of documents, which is also returned.
+    """Return ranges that cover all existing documents, each with its approximate number of documents.
 
-    If `_id`s have several types, the result has some more ranges than `parts`.
+    The ranges have about equal numbers of documents. If `_id`s have several types, the result has some more ranges than `parts`.
 
     The function reads the index of `_id` once.
 

@@ -170,7 +170,7 @@ class MongoReader(SourceReader):
 
 
 class RangeReader(SplitReader):
-    """A reader of pages of documents. Its position is the last read `_id`, as text."""
+    """A reader of pages of documents. Its position is the `_id` of the last document that was read, as text."""
 
     def __init__(self, reader: MongoReader, found: IdRange, position: Any) -> None:
         self._reader = reader

@@ -73,7 +73,7 @@ class ActionBulk(Bulk[Request]):
         return [*first, *second], refusal if first else why_second
 
     def _refusal(self, request: Request, item: Any) -> SinkError | None:
-        """Return the reason to retry the request, or None if it is done.
+        """Return the reason to retry the request, or None if the request is done.
 
         Raises:
             SinkError: a retry cannot help.

@@ -171,7 +171,7 @@ class Connection:
         """Check that one of the nodes answers, and that its version is supported.
 
         Raises:
-            SinkError: no node answers or grants access, a node is not OpenSearch, or it is too old.
+            SinkError: no node answers or grants access, or a node runs another product or a version that is too old.
         """
         lost: Lost | None = None
         for _ in self.cluster.hosts:

@@ -72,7 +72,7 @@ class OpenSearchSink(Sink):
         """Check before the job starts that a server is accessible and its version is supported.
 
         Raises:
-            SinkError: no server answers or grants access, a server is not OpenSearch, or it is too old.
+            SinkError: no server answers or grants access, or a server runs another product or a version that is too old.
         """
         connection = Connection(self.cluster)
         try:

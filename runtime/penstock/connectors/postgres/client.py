@@ -22,7 +22,7 @@ set tcp_keepalives_idle = 30; set tcp_keepalives_interval = 10; set tcp_keepaliv
 """Settings of each session, which override those of the role and the server.
 
 Times without a time zone are in UTC, and text has the format that the replication log uses. The keepalives let the server
-detect within a minute that this machine is lost. It then releases the session's locks.
+detect within a minute that this machine is lost. The server then releases the session's locks.
 """
 ALIVE = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 """Keepalives of libpq, which detect a lost server."""

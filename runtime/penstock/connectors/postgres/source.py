@@ -29,7 +29,7 @@ class PostgresSource(TableSource):
         conninfo: connection string of libpq; see the package.
         table: "table" or "schema.table".
         fields: the columns to read, and the type of the records (see `formats.shape`).
-        key: a column that is unique and NOT NULL. The source reads rows in its order, and positions are its values.
+        key: a column that is unique and NOT NULL. The source reads rows in the order of this column, and positions are values of it.
         password_file: file with the password, read at every connection.
         options: the options of all databases: `record`, `splits`, `follow`, `start`.
     """
@@ -105,7 +105,7 @@ class PostgresReader(TableReader):
         )
 
     def _end_statement(self, direction: str) -> str:
-        """Return the query for the first or last key. It sorts, because some types have no min and max."""
+        """Return the query for the first or last key. The query sorts, because some types have no min and max."""
         key = named(self.source.key)
         where = f"%s::text is null or {key} > {self._cast()}"
         return f"select {key}, {key}::text from {named(self.source.table)} where {where} order by 1 {direction} limit 1"

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from penstock.common.errors import RecordFormatError
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
-"""The escape of NUL in JSON. An even number of backslashes before it means escaped backslashes, not a NUL."""
+"""The escape of NUL in JSON: an odd number of backslashes before "u0000". An even number means escaped backslashes, not a NUL."""
 
 
 def written(columns: pa.RecordBatch) -> pa.RecordBatch:

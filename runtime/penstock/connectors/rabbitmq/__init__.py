@@ -17,6 +17,6 @@ prefetch count bounds the messages between two checkpoints, and the messages tha
 right. Each error has a remedy. At run time, the connector tries to reconnect for half a minute. A deleted queue fails the job at once.
 
 **Sizing.** Each subtask has one connection, with a thread that answers heartbeats. An id takes 16 bytes in a
-checkpoint. The checkpoint has the ids of messages read since the last one, and of messages acknowledged within
+checkpoint. A checkpoint has the ids of messages read since the previous checkpoint, and of messages acknowledged within
 `keep_ids`.
 """

@@ -105,9 +105,8 @@ def is_passing(error: Exception) -> bool:
     exceptions = package().exceptions
     text = str(error)
     if isinstance(error, exceptions.ProbableAuthenticationError):
-        return (
-            f"({_REFUSED})" not in text
-        )  # pika raises this error if a connection ends during the login; a broker that refuses the password replies 403
+        # pika raises this error if a connection ends during the login. If the broker refuses the password, it replies 403.
+        return f"({_REFUSED})" not in text
     if isinstance(error, exceptions.ProbableAccessDeniedError):
         return f"({_NOT_ALLOWED})" not in text
     code = getattr(error, "reply_code", None)

@@ -128,7 +128,7 @@ class RMQConnectionConfig:
             return self._with(uri=uri)
 
         def set_requested_heartbeat(self, requested_heartbeat: int) -> RMQConnectionConfig.Builder:
-            """Set the heartbeat in seconds. The default is 30. Both sides drop a connection that is silent for twice as long."""
+            """Set the heartbeat in seconds. The default is 30. Both sides drop a connection that is silent for twice this time."""
             return self._with(requested_heartbeat=requested_heartbeat)
 
         def set_requested_frame_max(self, requested_frame_max: int) -> RMQConnectionConfig.Builder:

@@ -85,7 +85,7 @@ class Consumer(QueueClient[Delivery]):
     # --- the task's side --------------------------------------------------------------------------------------
 
     def acknowledge(self, connection: int, tag: int, checkpoint_id: int) -> None:
-        """Acknowledge all messages up to this one. `confirmed` reports when the broker has the acknowledgement."""
+        """Acknowledge all messages up to this tag. `confirmed` reports when the broker has the acknowledgement."""
         self._requests.append((connection, tag, checkpoint_id))
         self._wake()
 
@@ -167,7 +167,7 @@ class Consumer(QueueClient[Delivery]):
                     self.emptied = Emptied(self.number, self._delivered, emptied_at)
 
     def _check_empty(self, channel: Any) -> float | None:
-        """Query the number of remaining messages. Return the time of the query if none were left."""
+        """Query the number of remaining messages. Return the time of the query if no messages were left."""
         now = time.monotonic()
         found = self._state(channel, consumers=1)
         self._backlog = found.message_count

@@ -84,7 +84,7 @@ class Publisher(Background):
         self._wait(0, MOST_BYTES)
 
     def check(self) -> None:
-        """Raise the error of the publisher's thread, if it has failed.
+        """Raise the error of the publisher's thread, if the thread has failed.
 
         Raises:
             SinkError: see `send`.
@@ -163,9 +163,8 @@ class Publisher(Background):
 
     def _on_ready(self, channel: Any) -> None:
         self._channel = channel
-        if (
-            not self._outgoing
-        ):  # otherwise the outage continues until a confirmation: the next message may end every connection
+        # If messages wait, the outage ends only with a confirmation, because the next message may be the one that ends every connection.
+        if not self._outgoing:
             self._outage.ended()
         self._pump()
 

@@ -40,7 +40,7 @@ _WITH_TTL = {"SETEX", "PSETEX", "PUBLISH"}
 
 
 def checked(result: Any, record: Any, ttl_ms: int) -> list[Command]:
-    """Return the commands that a record was mapped to, plus the commands that set their expiry.
+    """Return the commands that a record was mapped to, plus the commands that set the expiry of the written keys.
 
     Raises:
         SinkError: a value is not a command, or the command is not idempotent.

@@ -41,7 +41,7 @@ class DataGeneratorSource(Source):
         count: the number of records; None means unbounded.
         records_per_second: the rate of all splits together; None means as fast as the job reads.
         splits: how many splits share the indexes; one per subtask by default. A bounded generator gives each split a range.
-            An unbounded one gives each of n splits every n-th index.
+            An unbounded generator with n splits gives each split every n-th index.
 
     >>> DataGeneratorSource(lambda index: index * index, count=3).bounded
     True

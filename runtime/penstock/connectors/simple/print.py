@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class PrintSink(Sink):
     """A sink that prints values with Flink's prefix.
 
-    The prefix is `identifier:3> ` for subtask 3, and `3> ` without an identifier. A single subtask has no number.
+    The prefix is `identifier:3> ` for subtask 3, and `3> ` without an identifier. If there is only one subtask, the prefix has no number.
 
     Args:
         sink_identifier: the beginning of each line.

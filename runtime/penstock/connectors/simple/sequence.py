@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def ranges(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Return `parts` ranges of about equal length from `start` to `end` (excluded), without empty ones.
+    """Return at most `parts` ranges of about equal length from `start` to `end` (excluded). No range is empty.
     >>> ranges(0, 10, 3)
     [(0, 3), (3, 6), (6, 10)]
     """

@@ -23,8 +23,8 @@ class SocketTextSource(SourceFunction):
     """A source function that connects to a host and port and emits the texts between delimiters.
 
     Args:
-        max_retry: how often the source reconnects after a failed connection or after the server has closed it; -1 means no limit.
-            It waits half a second before each retry.
+        max_retry: how often the source reconnects if a connection failed or the server has closed the connection. -1 means no limit.
+            The source waits half a second before each retry.
 
     Raises:
         SourceError: in the job: the server no longer answers, or sends 64 MiB without a delimiter.
@@ -47,9 +47,8 @@ class SocketTextSource(SourceFunction):
             try:
                 with socket.create_connection((self.host, self.port), timeout=_CONNECT_S) as connection:
                     connection.settimeout(_PAUSE_S)
-                    connection.setsockopt(
-                        socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
-                    )  # detects a server that is gone without closing the connection
+                    # Keepalives detect a server that is gone but has not closed the connection.
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                     self._read(connection, ctx, cancelled)
             except OSError as error:
                 if retries == self.max_retry:

@@ -5,8 +5,9 @@ cluster. Between two epochs the slots are free, and a DataFrame then has exclusi
 The pipelined runner has no such pause.
 
 Rows move between Spark and the job as *staged files*: Arrow record batches in the `shared/` folder of the job's
-checkpoints. Only the executors write and read them, not the driver. A checkpoint lists the staged files that it needs, as it
-lists state files. So staged files are counted, verified, copied into savepoints and deleted with checkpoints.
+checkpoints. Only the executors write and read these files, not the driver. A checkpoint lists the staged files that it needs, as
+it lists state files. So staged files are treated like state files: counted, verified, copied into savepoints and deleted with
+checkpoints.
 
 * `source`, `feed`, `query_log`: a micro-batch of the streaming query is staged. Its files then enter the job, each as a split. The next
   batch follows when all files of this batch were read. The checkpoint also has the state from which the query continues.

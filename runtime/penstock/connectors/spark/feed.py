@@ -42,7 +42,7 @@ class Feed:
     """A feed that stages in its own thread. At most one batch waits at a time. `close` ends it.
 
     Args:
-        interrupt: stops the Spark jobs that stage for this feed.
+        interrupt: a function that stops the Spark jobs that stage for this feed.
     """
 
     def __init__(self, interrupt: Callable[[], Any] = lambda: None) -> None:

@@ -97,7 +97,7 @@ class StagedSplits(SourceReader):
 
 
 class SparkEnumerator(SplitEnumerator):
-    """An enumerator that assigns a batch when the previous one was read."""
+    """An enumerator that assigns a batch when the previous batch was read."""
 
     discovery_interval_ms = LOOK_MS
     forgets_finished = True

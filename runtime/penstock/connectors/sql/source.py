@@ -33,8 +33,8 @@ class SqlSource(TableSource):
         url: SQLAlchemy URL; see the package.
         table: "table" or "schema.table".
         fields: the columns to read, and the type of the records (see `formats.shape`).
-        key: a column of integers, text or times that is unique and NOT NULL. The source reads rows in its order, and positions
-            are its values.
+        key: a column of integers, text or times that is unique and NOT NULL. The source reads rows in the order of this column, and
+            positions are values of it.
         settle: delay of a source with `follow`. The source reads a row only after the row's key, or a greater key, has been visible for
             this time. If a row with a smaller key is committed after this time, the source misses that row. Default: 5 s, or 0 for
             SQLite, where only one transaction writes at a time.

@@ -64,7 +64,7 @@ class Statements:
         return f"delete from {self.table} where " + " or ".join([f"({self.same_key})"] * count)
 
     def runs(self, batch: pa.RecordBatch) -> Iterator[tuple[bool, list[tuple[Any, ...]]]]:
-        """Yield groups of rows to write and of keys to delete, see `runs`."""
+        """Yield groups of rows to write and of keys to delete. See the function `runs`."""
         return runs(batch, self.dialect, self.names, self.key, deletes=self.deletes)
 
 

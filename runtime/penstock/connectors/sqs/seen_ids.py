@@ -1,8 +1,8 @@
 """The ids of messages that are in the job's state and may be redelivered.
 
 SQS may redeliver a message until the message is deleted, and in rare cases also shortly after that. After a restore, the source does not
-know which messages of the checkpoint were deleted. The others may wait in a long queue before SQS redelivers them, but no longer than the
-queue's retention.
+know which messages of the checkpoint were deleted. Messages that were not deleted may wait in a long queue before SQS redelivers them, but
+no longer than the queue's retention.
 """
 
 from __future__ import annotations

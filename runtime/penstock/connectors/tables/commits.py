@@ -2,7 +2,7 @@
 
 The committer locks the sink's name on the server, reads the notes of earlier commits, and writes the rows and a note together. If the
 response to a commit is lost, the committer tries again. The server releases the lock only when the first transaction ends, so the next
-attempt waits for the lock. It then sees a note only if the first transaction was committed.
+attempt waits for the lock. This attempt then sees a note only if the first transaction was committed.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ class Reconnecting:
     def _retried(
         self, work: Callable[[], T], failed: Callable[[Exception, bool], PlatformError], retries: Iterator[float]
     ) -> T:
-        """Return the result of `work`. Connect and call it again while the server is lost.
+        """Return the result of `work`. While the server is lost, connect and call `work` again.
 
         Args:
             work: a function that uses `_connection`.

@@ -40,7 +40,7 @@ class TableSink(TableSinkSettings, Sink):
         return committer
 
     def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
-        """Check, before the job starts, that the sink works without checkpoints if the job has none.
+        """Check before the start of the job that the sink does not need checkpoints if the job has no checkpoints.
 
         Raises:
             InvalidJob: the sink needs checkpoints.

@@ -111,7 +111,7 @@ class TableSource(Source):
         """Read the definition of the table.
 
         Raises:
-            InvalidJob: the table has no such columns, or the key is not unique.
+            InvalidJob: the table does not have the fields' columns, or the key is not unique.
             SourceError: the table or a right is missing.
         """
         table = self._definition(connection)
@@ -135,7 +135,7 @@ class TableSource(Source):
         """Check the connection, the table and the user's rights.
 
         Raises:
-            InvalidJob: the table has no such columns, or the key is not unique.
+            InvalidJob: the table does not have the fields' columns, or the key is not unique.
             SourceError: the server does not respond or refuses the user, or the table or a right is missing.
         """
         with self.server.session(SourceError) as connection:

@@ -1,6 +1,7 @@
 """Avro under PyFlink's names, and Confluent's schema registry under the names of Flink's Java API. Extra `penstock-streaming[avro]`.
 
-Messages: the schemas below, for a KafkaSource or a KafkaSink. Files: `AvroFormat` for a FileSource, `AvroBulkWriters` for a FileSink.
+For messages of a KafkaSource or a KafkaSink, use the schemas below. For files, use `AvroFormat` in a FileSource and `AvroBulkWriters` in
+a FileSink.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CSV: rows in messages, and lines of files.
 
-Files: `CsvReaderFormat.for_schema` for a FileSource, `CsvEncoder` or `CsvBulkWriters` for a FileSink. `CsvFormat` takes any
-declaration of fields and returns records of any form. Messages: the schemas with PyFlink's names.
+For files, use `CsvReaderFormat.for_schema` in a FileSource, and `CsvEncoder` or `CsvBulkWriters` in a FileSink. `CsvFormat` takes
+any declaration of fields and returns records of any form. For messages, use the schemas with PyFlink's names.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON: rows in messages, and lines of files.
 
-Files: `JsonLinesFormat` for a FileSource, `JsonLinesEncoder` for a FileSink. Messages: the schemas with PyFlink's names.
+For files, use `JsonLinesFormat` in a FileSource, and `JsonLinesEncoder` in a FileSink. For messages, use the schemas with PyFlink's names.
 """
 
 from __future__ import annotations

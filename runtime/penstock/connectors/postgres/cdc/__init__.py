@@ -12,7 +12,7 @@ would have to read all rows again.
 read. The source confirms the slot only up to the position in a completed checkpoint. The server thus keeps all log that the checkpoint
 needs.
 
-**Errors.** The source fails if the slot is missing, if it is beyond the job's position, or if the server has deleted its log
+**Errors.** The source fails if the slot is missing or is beyond the job's position, or if the server has deleted the slot's log
 (`max_slot_wal_keep_size`). The error names the lost part of the log. The settings of the source decide whether these are errors: changes
 of the schema, values that the log leaves out, and TRUNCATE.
 """

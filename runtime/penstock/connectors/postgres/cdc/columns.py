@@ -171,9 +171,7 @@ def loader(field: pa.Field, oid: int) -> Callable[[bytes], Any]:
     if pa.types.is_list(kind) and pa.types.is_string(kind.value_type):
         types = package("psycopg").adapters.types
         info = types.get(oid)
-        if (
-            info is None or info.delimiter == ","
-        ):  # for all types except box, this character separates the items of an array
+        if info is None or info.delimiter == ",":  # the delimiter of arrays of all types except box
             load = adapt.Transformer().get_loader(types["text"].array_oid, formats.TEXT).load
     return _of_one_dimension(load) if pa.types.is_list(kind) else load
 

@@ -74,9 +74,8 @@ class CdcEnumerator(SplitEnumerator):
         at = connection.execute("select floor(extract(epoch from clock_timestamp()) * 1000)::bigint").fetchone()[0]
         slot = slot_of(connection, source.slot)
         lsn = self._create_slot(connection) if slot is None else str(slot.confirmed)
-        behind = connection.execute("select pg_current_xact_id()::text").fetchone()[
-            0
-        ]  # above the ids of all running transactions
+        # This id is above the ids of all running transactions.
+        behind = connection.execute("select pg_current_xact_id()::text").fetchone()[0]
         captured = {table.id: list(table.captured) for table in tables}
         phase = "waiting" if source.reads_rows else "rows"
         return {

@@ -33,7 +33,7 @@ class RowRangeReader(SplitReader):
     """Reader of one range of the key. Its position has:
 
     - `parts`: pairs of a key and the snapshot in which the range was read up to this key,
-    - `after`: the last key that was read in `snapshot`, the current one,
+    - `snapshot` and `after`: the current snapshot, and the last key that was read in this snapshot,
     - `lsn`: the end of the log just after a snapshot began. The snapshot sees no transaction that commits after this position.
     """
 

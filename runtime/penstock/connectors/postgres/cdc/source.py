@@ -160,7 +160,7 @@ class PostgresCdcSourceBuilder:
         return self._choose("startup", startup)
 
     def set_output(self, output: str) -> PostgresCdcSourceBuilder:
-        """Set the records: "rows", `Row`s of one table with a `RowKind`, or "changes", `Change`s with both images."""
+        """Set the records: "rows", `Row`s of one table with a `RowKind`, or "changes", `Change`s with the row before and after."""
         return self._choose("output", output)
 
     def set_changelog_mode(self, mode: str) -> PostgresCdcSourceBuilder:

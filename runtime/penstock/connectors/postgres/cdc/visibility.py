@@ -53,7 +53,7 @@ class ReadRange(NamedTuple):
     low: Key
     high: Key
     parts: tuple[tuple[Key, Snapshot], ...]
-    """Parts of the range: the last key of each and the snapshot in which it was read."""
+    """Parts of the range: the last key of each part, and the snapshot in which the part was read."""
 
 
 class ReadRows:
