@@ -51,14 +51,14 @@ class Settings:
     checkpoint_patience: timedelta = timedelta(seconds=5)
     """Time to wait for the first checkpoint of a new revision that is RUNNING before the operator requests one."""
     read_patience: timedelta = timedelta(minutes=1)
-    """Maximum time that reads of other objects may fail, while the object itself can be read, before the operator
-    reports it.
+    """Maximum time that reads of other objects may fail before the operator reports the failure, while it can read the
+    object itself.
     """
     upkeep_patience: timedelta = timedelta(seconds=30)
     """Time that a step may wait before the running job gets its usual care in parallel."""
     refusal_patience: timedelta = timedelta(seconds=5)
-    """Time that pods may be refused before the operator reports it. A quota still counts pods for a moment after they
-    have ended.
+    """Time that the API server may refuse pods before the operator reports the refusal. A quota still counts pods for a
+    moment after they have ended.
     """
     backoff_first: timedelta = timedelta(seconds=10)
     """First pause after a failure. It doubles with each further failure."""

@@ -81,7 +81,7 @@ def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem
     """
     paths = (spec.storage.checkpoints, spec.storage.savepoints, spec.job.initial_savepoint_path)
     named, endpoint = [path for path in paths if path], spec.configuration.get("s3.endpoint")
-    if spec.storage.secret_name is not None:  # keys open object stores, never the operator's own file system
+    if spec.storage.secret_name is not None:  # keys give access to object stores, never to the operator's file system
         named, endpoint = [path for path in named if path.startswith("file://")], None
     found = limits.problems(str(endpoint) if endpoint else None, *named)
     return tuple(Problem("spec.storage.secretName", str(problem), f"{problem.remedy}.") for problem in found)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from penstock_operator.resources.names import Owner
 
 _SPECS = 4
-"""Maximum number of parsed specs: one FlinkJob with the defaults of several presets."""
+"""Maximum number of parsed specs. A FlinkJob has one parsed spec for each set of defaults."""
 
 
 @dataclass(frozen=True)

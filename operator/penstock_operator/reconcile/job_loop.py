@@ -225,7 +225,7 @@ class JobLoop(Loop):
         await self._write(manifest, status)
 
     def _elsewhere(self, verdict: Claim) -> tuple[timedelta | None, bool]:
-        """Return the result of a step for a job that does not belong to this operator, or not yet."""
+        """Return the result of a step for a job that does not belong to this operator, or does not yet belong to it."""
         if verdict in (Claim.LEAVE, Claim.RELEASE):
             return None, False
         return self._ports.settings.progress, verdict is not Claim.WAIT

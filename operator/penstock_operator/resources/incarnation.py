@@ -58,8 +58,8 @@ class Incarnation:
 
 
 def worker_count(base: FlinkJobSpec, desired: FlinkJobSpec, parallelism: int) -> int:
-    """Return the number of worker pods for a parallelism. It uses the slots of the running spec (`base`), and
-    the spare pods of the spec that the user wants (`desired`).
+    """Return the number of worker pods for a parallelism. The slots come from the running spec (`base`), and the spare
+    pods from the spec that the user wants (`desired`).
     """
     worker = desired.worker.model_copy(update={"slots": base.worker.slots})
     return workers_for(desired.model_copy(update={"worker": worker}), parallelism)

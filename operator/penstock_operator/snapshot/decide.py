@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 ATTEMPTS_KEPT = 100
-"""Maximum number of recorded folders of earlier attempts. Only a FlinkSnapshot without a backoffLimit can have more
+"""Maximum number of recorded folders of earlier attempts. Only a FlinkSnapshot with a backoffLimit of -1 can have more
 attempts.
 """
 DISPOSAL_TIMEOUT = timedelta(minutes=30)

@@ -69,7 +69,7 @@ class DeleteCheck:
 
 @dataclass(frozen=True)
 class ApplyChildren:
-    """Action: apply the objects around the pods: accounts, Secret, ConfigMap, Services, policies."""
+    """Action: apply the objects around the pods (accounts, Secret, ConfigMap, Services, policies)."""
 
     incarnation: Incarnation
     desired: FlinkJobSpec

@@ -100,7 +100,7 @@ def _eviction_remedy(role: str, message: str) -> str:
 
 
 def describe_end(ended: Mapping[str, Any], limit: str = "") -> str:
-    """Describe how a container ended: reason, exit code and signal. If it was killed for its memory use, add its
+    """Describe how a container ended: reason, exit code and signal. If it was killed for its memory use, add the memory
     limit.
     """
     parts = [str(ended.get("reason") or "unknown reason")]

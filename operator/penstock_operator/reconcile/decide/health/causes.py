@@ -1,5 +1,5 @@
-"""The terminations of the job's containers: each is recorded once, counted, reported, and shown as the reason why the
-job does not run.
+"""The terminations of the job's containers. Each termination is recorded once, counted, and reported. It is shown as
+the reason why the job does not run.
 
 Pure functions. Kubernetes shows the last termination of a container until its pod is gone or the container ends
 again. After that, the reason for a restart of the job would be lost. So the status records the terminations of the

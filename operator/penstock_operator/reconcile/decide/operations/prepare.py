@@ -47,7 +47,9 @@ It is also the maximum time that the pods are on standby while the operator cann
 RELEASE_PATIENCE = timedelta(seconds=10)
 """Time in which the release of a first deployment must succeed. After that, its pods start again without a release."""
 END_PATIENCE = timedelta(seconds=20)
-"""Time within which a job with a complete savepoint must end. Until then it commits its output and closes its functions."""
+"""Time within which a job with a complete savepoint must end. Before its end, the job commits its output and closes its
+functions.
+"""
 
 
 def prepare(ctx: Context) -> Decision:

@@ -25,7 +25,7 @@ workers are idle.
 
 
 def add_workers(ctx: Context) -> Decision:
-    """Add the workers that the greater of both parallelisms needs, and wait for their slots."""
+    """Add the workers that the greater of the two parallelisms needs, and wait for their slots."""
     if is_down(ctx):
         return _give_up(ctx)
     op, running, worker = ctx.op, ctx.status.running, ctx.seen.worker

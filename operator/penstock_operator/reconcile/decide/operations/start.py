@@ -168,8 +168,8 @@ def _left_behind(ctx: Context) -> bool:
 
 
 def _retarget(ctx: Context) -> Context:
-    """Change the target if the edit was reverted while the job stopped, or if the operation is stuck. Other edits
-    follow as the next operation.
+    """Change the target if the edit was reverted while the job stopped, or if the operation is stuck. Other edits cause
+    the next operation.
     """
     op, desired, running = ctx.op, ctx.desired_revision, ctx.status.running
     if desired == op.target_revision:

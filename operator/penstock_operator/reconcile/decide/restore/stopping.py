@@ -22,8 +22,8 @@ The mode last-state needs no engine, because checkpoints are read from storage. 
 for metadata in the cluster and for a job manager that must respond.
 
 A job that is CANCELLING or FAILING usually ends soon. The engine gives its tasks some time, and then ends them. The
-engine cannot end every job, for example if the master hangs in a call that never returns. The operator then deletes
-the pods. The job continues from the newest complete checkpoint, and no output after it was committed.
+engine cannot end every job, for example if the master hangs in a call that never returns. The operator then deletes the
+pods. The job continues from the newest complete checkpoint. No output after this checkpoint was committed.
 
 A master is SUSPENDED when another master has taken over the job. The suspended master ends after a minute (exit code
 75). Its container restarts, and the new master takes over again if no other master prevents it. If the master does not
