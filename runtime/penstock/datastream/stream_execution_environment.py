@@ -154,7 +154,7 @@ class StreamExecutionEnvironment(SourceMethods):
         return self._config.get_max_parallelism()
 
     def get_default_local_parallelism(self) -> int:
-        """Return the default parallelism of local environments. If the program did not set it, it is the number of processors."""
+        """Return the default parallelism of local environments: the value that the program has set, or the number of processors."""
         return StreamExecutionEnvironment._default_local_parallelism or os.cpu_count() or 1
 
     def set_default_local_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:

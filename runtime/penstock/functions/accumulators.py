@@ -188,5 +188,5 @@ def merge_accumulators(kind: str, parts: Iterable[Any]) -> Any:
 
 
 def is_known(accumulator: Accumulator) -> bool:
-    """Return whether the JobManager can merge the accumulator, because its class is one of this module and not user code."""
+    """Return whether the accumulator's class is in this module. The JobManager can merge only these classes, and no classes of users."""
     return _KINDS.get(accumulator.kind) is type(accumulator)

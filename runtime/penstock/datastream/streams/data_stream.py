@@ -324,7 +324,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def iterate(self) -> IterativeStream[T]:
         """Start an iteration. The returned stream contains the records of this stream, and the records that its `close_with` sends back.
 
-        A record that is sent back is read in the next epoch, 20 ms to 1 s later. Checkpoints contain it until it is read. A bounded
+        A record that is sent back is read in the next epoch, 20 ms to 1 s later. Until then, checkpoints contain the record. A bounded
         program ends when no records remain in the loop. The watermark comes from this stream, so a record that is sent back may be late.
         Iterations need streaming mode.
 
@@ -392,7 +392,7 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         return AllWindowedStream(self, window_assigner)
 
     def count_window_all(self, size: int, slide: int = 0) -> AllWindowedStream:
-        """Group the whole stream into windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
+        """Group the whole stream into windows of `size` records. A window starts every `slide` records, or `size` if `slide` is 0."""
         return self.window_all(count_windows(size, slide))
 
     def cache(self) -> CachedDataStream[T]:

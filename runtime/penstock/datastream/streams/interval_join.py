@@ -36,7 +36,7 @@ class IntervalJoin:
         self._right = right
 
     def between(self, lower_bound: TimeLike, upper_bound: TimeLike) -> IntervalJoined:
-        """Set the bounds of the time of the second record minus the time of the first record. Both are inclusive and may be negative.
+        """Set the bounds of the time of the second record minus the time of the first record. Both bounds are inclusive and may be negative.
 
         >>> from datetime import timedelta
         >>> from penstock.datastream import StreamExecutionEnvironment

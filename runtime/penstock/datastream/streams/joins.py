@@ -132,7 +132,7 @@ class _TwoStreams:
         self._sides = _Sides(self._operation, left, right)
 
     def where(self, key_selector: Any, key_type: Any = None) -> Where:
-        """Set the key selector of the first stream. It accepts the same selectors as `key_by`."""
+        """Set the key selector of the first stream. The method accepts the same selectors as `key_by`."""
         key = selected_key(key_selector, self._sides.left.get_type(), "where")
         return Where(self._sides, key, to_type_info(key_type) or key.key_type)
 

@@ -113,7 +113,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def as_queryable_state(
         self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
     ) -> DataStream:
-        """Make the newest record of each key queryable from outside. A `ReducingStateDescriptor` reduces all records of the key instead.
+        """Make the newest record of each key queryable from outside, or with a `ReducingStateDescriptor` the reduction of all its records.
 
         Return the stream of the operator, on which `name` and `uid` can be set. The stream is empty.
 
@@ -245,7 +245,7 @@ class KeyedStream(DataStream[T], Generic[T, K]):
         return WindowedStream(self, window_assigner)
 
     def count_window(self, size: int, slide: int = 0) -> WindowedStream[T, K]:
-        """Group the records of each key into windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
+        """Group the records of each key into windows of `size` records. A window starts every `slide` records, or `size` if `slide` is 0."""
         return self.window(count_windows(size, slide))
 
     def interval_join(self, other: KeyedStream) -> IntervalJoin:

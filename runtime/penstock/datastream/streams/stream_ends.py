@@ -61,7 +61,7 @@ class StreamEnds(RecordedStream):
     def print_to_err(
         self, sink_identifier: str | None = None, *, text: Callable[[Any], str] | None = None
     ) -> DataStreamSink:
-        """Print every record to the standard error of the process of the subtask, which is in the log of the TaskManager.
+        """Print every record to the standard error of the subtask's process. The log of the TaskManager contains this output.
 
         Args:
             sink_identifier: prefix of the lines, to distinguish streams.

@@ -314,7 +314,7 @@ class AllWindowedStream(_Windows[T]):
 
 
 def count_windows(size: int, slide: int) -> WindowAssigner[Any, Any]:
-    """Return an assigner for windows of `size` records. A window starts every `slide` records. 0 means the same as `size`."""
+    """Return an assigner for windows of `size` records. A window starts every `slide` records, or `size` if `slide` is 0."""
     from penstock.datastream.window import CountSlidingWindowAssigner, CountTumblingWindowAssigner
 
     for name, number in (("size", size), ("slide", slide)):
