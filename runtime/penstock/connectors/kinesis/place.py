@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
         Args:
             position: the position in a checkpoint. None means that nothing of the shard was read.
-            since: the time in ms from which the job wants records.
+            since: the first `read_to` of a shard, in ms. Dropped records that arrived before this time do not count as lost.
         """
         if position is None:
             return Place("", WHOLE, since)

@@ -50,10 +50,10 @@ class ShardEnumerator(SplitEnumerator):
         return splits
 
     def _split(self, id: str, stream: str, shard: dict[str, Any]) -> Split:
-        """Return the split of a shard with its start time in ms.
+        """Return the split of a shard. Its property `since` is a time in ms: earlier records that are dropped do not count as lost.
 
-        The start is the job's first discovery, or the time up to which the shard's parents were read if that is later. A shard receives
-        its first record after the last record of its parents."""
+        It is the time of the job's first discovery, or the time up to which the shard's parents were read if that is later. A shard
+        receives its first record after the last record of its parents."""
         read_to = [self._finished[parent] for parent in _parents(stream, shard) if parent in self._finished]
         hashes = shard["HashKeyRange"]
         return Split(

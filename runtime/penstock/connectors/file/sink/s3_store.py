@@ -48,7 +48,7 @@ def next_number(next: int, failovers: int) -> int:
 
 
 class S3Client:
-    """The S3 API calls that the sink needs, through s3fs. A process has one `S3Client` for each endpoint."""
+    """The S3 API calls that the sink needs, through s3fs. Each `S3Store` has one client."""
 
     def __init__(self, options: StorageOptions) -> None:
         self._fs = file_system("s3://", options)

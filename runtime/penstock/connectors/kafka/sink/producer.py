@@ -239,7 +239,7 @@ class KafkaProducer:
         )
 
     def close(self) -> None:
-        """Release the client. Flushed messages remain in the topics, and the transaction stays open or ended as it is."""
+        """Release the client. This does not change flushed messages or the transaction."""
         del self._producer
 
 
