@@ -66,7 +66,7 @@ class SnapshotTransition:
 
 class _Elsewhere(Exception):
     """Signal that the FlinkJob belongs to another operator, or to no operator yet. Its FlinkSnapshot belongs to the
-    same one.
+    same operator.
 
     If the FlinkJob no longer exists, every operator may delete the files.
     """

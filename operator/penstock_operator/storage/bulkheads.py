@@ -2,9 +2,9 @@
 that use it.
 
 A call of a driver blocks its thread until the timeouts of the driver expire. Suppose that all endpoints shared one
-pool, and an endpoint of one tenant accepted connections but never responded. Its calls would then block all threads.
-A limit also applies to the number of endpoints that one tenant (a namespace) waits for at the same time. The other
-endpoints remain free for other tenants.
+pool, and an endpoint of one tenant accepted connections but never responded. The calls to this endpoint would then
+block all threads. A limit also applies to the number of endpoints that one tenant (a namespace) waits for at the same
+time. The other endpoints remain free for other tenants.
 """
 
 from __future__ import annotations

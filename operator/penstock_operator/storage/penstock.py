@@ -1,8 +1,8 @@
 """Implementation of checkpoint storage with the engine's own code (`penstock.checkpoint`).
 
-Only this module imports that code, and only when storage is first used. So an operator that cannot read a storage can
-still report it. A call blocks as long as the object store takes. Calls run in limited pools of threads, one pool for
-each endpoint (`bulkheads`), and never in the event loop.
+Only this module imports that code, and only when storage is first used. So an operator that lacks this code or a driver
+can still report the problem. A call blocks as long as the object store takes. Calls run in limited pools of threads,
+one pool for each endpoint (`bulkheads`), and never in the event loop.
 """
 
 from __future__ import annotations
@@ -67,11 +67,11 @@ def driver_options(spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, A
 
 
 class PenstockStorages:
-    """Factory of storages. It keeps one client per set of options, for recently used options. Storages with the same
-    endpoint share threads.
+    """Factory of storages. It keeps the clients of recently used options, one client for each set of options. Storages
+    with the same endpoint share threads.
 
     A storage that is dropped remains usable for its current users. Its client is closed when no user is left. The
-    number of threads limits how many of these clients exist.
+    number of threads limits the number of clients of dropped storages.
     """
 
     def __init__(
@@ -148,8 +148,7 @@ class PenstockStorage:
     async def left_by(self, root: str, prefix: str, savepoints: str, folder: str) -> Left:
         """Implement `Storage.left_by`.
 
-        Each incarnation gets a separate call with its own timeout, because a name may have been used hundreds of
-        times.
+        Each incarnation gets a separate call with its own timeout, because a name may have hundreds of incarnations.
         """
         owners = await self._run(root, lambda: self._owners(savepoints, folder))
         found = await few_at_a_time(partial(self._run, root, partial(self._savepoints_of, owner)) for owner in owners)

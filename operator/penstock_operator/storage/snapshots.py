@@ -20,7 +20,9 @@ class StoredSnapshot:
     torn: str = ""
     """Reason why the newest snapshot cannot be used. Empty if it can be used."""
     older: str | None = None
-    """An older snapshot that can be used in its place. Sinks have already committed the output after that snapshot."""
+    """An older snapshot that can be used in place of the newest one. Sinks have already committed output that follows
+    the older snapshot.
+    """
 
 
 @dataclass(frozen=True)

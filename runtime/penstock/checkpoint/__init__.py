@@ -10,6 +10,6 @@
     store          object stores and their retries; `faults` is a test double that fails on purpose
     events         messages between coordinator and JobMaster
 
-The package does not know operators, graphs or Spark. The engine and the Kubernetes operator import it, so this file
-imports nothing.
+The package does not know operators, graphs or Spark. The engine and the Kubernetes operator import this package, so
+this file imports nothing.
 """

@@ -36,8 +36,8 @@ class RestClient:
     """Client of the JobManager at `url`. All methods wait for the response.
 
     Args:
-        url: `http://HOST:PORT` or `https://HOST:PORT`. Without a scheme, it is https if `tls` is given, else http. The client never
-            changes the scheme of a URL.
+        url: `http://HOST:PORT` or `https://HOST:PORT`. If the URL has no scheme, the client uses https if `tls` is
+            given, else http. The client never changes the scheme of a URL.
         token: bearer token. None means the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
         timeout: seconds for each request.
         tls: CAs and client certificate (`connection.client_tls`). None means the system's CAs.

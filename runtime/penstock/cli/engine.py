@@ -127,7 +127,7 @@ def launcher() -> Launcher:
     """Import and return the engine.
 
     Raises:
-        ClusterError: it is not installed here.
+        ClusterError: the engine is not installed here.
     """
     return cast("Launcher", _imported(LAUNCH_MODULE))
 
@@ -136,7 +136,7 @@ def worker_launcher() -> WorkerLauncher:
     """Import and return the part of the engine that a worker's process needs.
 
     Raises:
-        ClusterError: it is not installed here.
+        ClusterError: the engine is not installed here.
     """
     return cast("WorkerLauncher", _imported(WORKER_MODULE))
 

@@ -1,6 +1,6 @@
 """`ConfigOptions`: describes a program's own settings, with their types and defaults, as PyFlink does.
 
-The engine's options are in `penstock.common.config.options`. `Configuration.get` reads both.
+The engine's options are in `penstock.common.config.options`. `Configuration.get` reads both kinds of options.
 """
 
 from __future__ import annotations

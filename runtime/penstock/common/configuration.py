@@ -216,7 +216,7 @@ def reset_command_line(token: Token[Mapping[str, str] | None]) -> None:
 def load_configuration(folder: str | Path | None = None) -> Configuration:
     """Return the settings of the folder's `penstock.yaml`, overridden by the command line.
 
-    The default folder is the one that `PENSTOCK_CONF_DIR` names.
+    If no folder is given, the environment variable `PENSTOCK_CONF_DIR` names the folder.
 
     `python job.py --in-process` also counts as a command line, even if the program itself parses its arguments.
 

@@ -1,6 +1,6 @@
 """Restart strategies: how often a job restarts after failures, and how long it waits before each restart.
 
-These are the settings. The JobMaster executes them.
+This module has only the settings. The JobMaster executes the strategies.
 """
 
 from __future__ import annotations

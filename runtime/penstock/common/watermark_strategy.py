@@ -5,7 +5,7 @@
     )
 
 A watermark t means that no further record with a timestamp <= t is expected. Times are ms since the epoch. A strategy
-is an immutable value: every `with_…` returns a new one. The engine creates a `BatchWatermarkGenerator` from it
+is an immutable value: every `with_…` returns a new strategy. The engine creates a `BatchWatermarkGenerator` from it
 (`penstock.taskmanager.operators.event_time.watermark_generator`), one per split of a source.
 """
 
@@ -61,7 +61,9 @@ Assigner = TimestampAssigner | Callable[..., Any] | str
 
 @dataclass(frozen=True)
 class WatermarkAlignment:
-    """An alignment of sources. The sources of a group wait for each other when one is ahead by more than the drift."""
+    """An alignment of sources. The sources of a group wait for each other if one source is ahead by more than the
+    drift.
+    """
 
     group: str
     max_drift_ms: int

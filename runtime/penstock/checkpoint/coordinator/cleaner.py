@@ -1,6 +1,6 @@
 """Background deletion of objects that are no longer needed, with retries.
 
-A manifest is deleted before the files that only it names. A crash in between then leaves no manifest whose files are
+A manifest is deleted before the files that only it names. So a crash in between never leaves a manifest whose files are
 missing.
 
 One round takes all queued work and deletes the manifests in as few requests as the store allows (1,000 objects each on

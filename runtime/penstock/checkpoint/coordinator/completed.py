@@ -1,4 +1,6 @@
-"""The retained checkpoints, newest last, and the rule when one is dropped. Callers hold the coordinator's lock."""
+"""The retained checkpoints, newest last, and the rule that decides when a checkpoint is dropped. Callers hold the
+coordinator's lock.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The CheckpointCoordinator: one checkpoint at a time, from its trigger to the actions that its completion allows.
 
-The JobMaster's thread calls the coordinator, which never blocks. It receives the time, acknowledgements and barriers,
-and returns requests and events. Long work (storing a manifest, copying a savepoint, deleting) runs in an executor. The
-results come back through a queue and become events at the next `tick`. In tests the executor runs work immediately or
-on request.
+The JobMaster's thread calls the coordinator, which never blocks. The coordinator receives the time, acknowledgements
+and barriers, and returns requests and events. Long work (storing a manifest, copying a savepoint, deleting) runs in an
+executor. The results come back through a queue and become events at the next `tick`. In tests the executor runs work
+immediately or on request.
 
     coordinator.begin(recovery, job, now)            # after recovery.begin() and the commits of its snapshot
     loop, once per epoch:
@@ -427,7 +427,7 @@ class CheckpointCoordinator(CheckpointOutcomes):
 
 
 def _commit_of(file: NamedFile) -> str:
-    """Return the holder of a file until the commit that needs it is confirmed."""
+    """Return the name of the holder that keeps a file until the commit that needs the file is confirmed."""
     return f"commit-{file.path}"
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class PendingCheckpoint:
-    """A checkpoint from its trigger until its manifest is stored or it is abandoned."""
+    """A checkpoint from its trigger until its manifest is stored or the checkpoint is abandoned."""
 
     request: SnapshotRequest
     job: JobDescription

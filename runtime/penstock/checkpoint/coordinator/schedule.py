@@ -24,8 +24,8 @@ class Schedule:
     2200
 
     After a failure the next checkpoint waits for a pause that grows from `FIRST_BACKOFF_MS` to `LONGEST_BACKOFF_MS`.
-    The pause is at least `min_pause_ms`. It also applies to the final checkpoint of a bounded job and to requested
-    ones. Only savepoints are tried immediately:
+    The pause is at least `min_pause_ms`. The pause also applies to the final checkpoint of a bounded job and to
+    requested checkpoints. Only savepoints are tried immediately:
 
     >>> failed = Schedule(interval_ms=None).failed(5000)
     >>> failed.may_retry_at(), failed.failed(5100).may_retry_at(), failed.failed(5100).succeeded(6000).may_retry_at()

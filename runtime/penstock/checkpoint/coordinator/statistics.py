@@ -207,7 +207,7 @@ class CheckpointHistory:
             subtask.state_size += sum(file.size for file in handle_files(ack.keyed or {}))
 
     def completed(self, checkpoint_id: int, now: int, path: str) -> None:
-        """Complete a checkpoint. A savepoint is complete when it has been copied, and `path` is its folder."""
+        """Record that a checkpoint is complete, or that a savepoint has been copied completely. `path`: its folder."""
         with self._lock:
             entry = self._end(checkpoint_id, "COMPLETED", now)
             if entry is None:
@@ -286,8 +286,8 @@ class CheckpointHistory:
             return self._latest["completed"]
 
     def past(self) -> list[CheckpointRow]:
-        """Return the ended checkpoints in short form, oldest first, then those in progress. The history has fewer
-        checkpoints.
+        """Return the ended checkpoints in short form, oldest first, then the checkpoints in progress. The history has
+        fewer checkpoints.
         """
         with self._lock:
             running = [entry.summary_row() for entry in self._entries.values() if entry.status == "IN_PROGRESS"]

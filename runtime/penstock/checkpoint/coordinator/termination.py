@@ -52,7 +52,9 @@ def delete_checkpoints(
 
 
 def _everything(storage: CheckpointStorage) -> tuple[list[str], list[str]]:
-    """Return all manifests, and the objects to delete after them: all shared files and the hint. The records under `leader/` are kept."""
+    """Return all manifests, and the objects to delete after the manifests: all shared files and the hint. The records
+    under `leader/` are kept.
+    """
     manifests = [f"{checkpoint_folder(id)}/{METADATA}" for id in storage.checkpoint_ids()]
     shared = [relative_url(info.url, storage.url) for info in storage.list_objects(SHARED)]
     notes = [f"{FOLDER}/{name}" for name in storage.list_names(FOLDER)]

@@ -1,9 +1,9 @@
 """The manifest (`_metadata`): a checkpoint or savepoint exists when this file exists.
 
-The manifest is JSON, so that people can read it without the engine and it cannot carry code. It is written last, with
-put-if-absent, when all files that it names are durable. The paths in a checkpoint's manifest are relative to the job's
-checkpoint root. The paths in a savepoint's manifest are relative to the savepoint's folder, so that a savepoint can be
-moved.
+The manifest is JSON. So people can read it without the engine, and it cannot carry code. The manifest is written last,
+with put-if-absent, when all files that it names are durable. The paths in a checkpoint's manifest are relative to the
+job's checkpoint root. The paths in a savepoint's manifest are relative to the savepoint's folder, so that a savepoint
+can be moved.
 """
 
 from __future__ import annotations

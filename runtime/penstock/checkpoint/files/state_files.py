@@ -4,8 +4,8 @@ A checkpoint of many operators has many small files, and an object store charges
 therefore merges the small files of one checkpoint into one object (`MergedFileWriter`, Flink's file merging). A handle
 names the object and the file's offset, size and checksum in it.
 
-The registry counts objects, so an object is kept while any file in it is named. Only small files are merged, so few
-unneeded bytes are kept.
+The registry counts objects, so an object is kept while a manifest names any file in it. Only small files are merged, so
+few unneeded bytes are kept.
 """
 
 from __future__ import annotations

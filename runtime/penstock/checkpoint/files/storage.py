@@ -42,8 +42,8 @@ T = TypeVar("T")
 class CheckpointStorage:
     """The folder `<root>/<job id>`. docs/checkpoint-protocol.md describes its content. Thread-safe.
 
-    `options`: arguments of the storage driver (S3: `key`, `secret`, `endpoint_url`, …). Without them the environment
-    applies.
+    `options`: arguments of the storage driver (S3: `key`, `secret`, `endpoint_url`, …). Without options, the driver
+    uses the environment.
 
     >>> storage = CheckpointStorage("memory://doc/storage", "job-1")
     >>> storage.put_if_absent("leader/1", b"me"), storage.put_if_absent("leader/1", b"you")

@@ -1,7 +1,8 @@
 """Leadership of a job's checkpoints: numbered claims, bases, and manifests that count only if the leader wrote them.
 
 The leader election is elsewhere (a Kubernetes Lease, a lock file). Two processes can both believe that they hold a
-Lease. This module makes that harmless. docs/checkpoint-protocol.md, 3.2, has the steps and the proof. In short:
+Lease. This module makes such a mistake harmless. docs/checkpoint-protocol.md, 3.2, has the steps and the proof. In
+short:
 
 1. Claim a number with a conditional put.
 2. Record durably from which checkpoint the history continues.
@@ -125,7 +126,8 @@ def new_owner(name: str = "") -> str:
 
 
 class Candidate:
-    """A JobManager that leads a job or wants to lead it. It has one candidate for all its attempts. One thread uses it.
+    """A JobManager that leads a job or wants to lead it. A JobManager has one candidate for all its attempts. Only one
+    thread uses the candidate.
 
     The candidate knows the claims that it has won, and the claim whose put was not answered. Only claims of other
     candidates fence it.
@@ -182,7 +184,9 @@ class Candidate:
 
 
 class Leadership:
-    """A candidate's claim for one attempt. Thread-safe, because it changes only once: when it finds that the leadership is lost."""
+    """A candidate's claim for one attempt. Thread-safe, because its state changes only once, when a check shows that
+    the leadership is lost.
+    """
 
     def __init__(self, candidate: Candidate, epoch: int, owner: str) -> None:
         self.candidate = candidate
@@ -246,7 +250,7 @@ class Leadership:
         """Store a checkpoint's manifest: list, put if absent, list again.
 
         Raises:
-            Fenced: this leader must not act on the manifest. The successor decides whether it counts.
+            Fenced: this leader must not act on the manifest. The successor decides whether the manifest counts.
             StorageError: the manifest was not stored. If `outcome_unknown` is set, it may have been stored and the
                 checkpoint is in doubt.
         """

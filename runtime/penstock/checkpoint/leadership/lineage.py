@@ -1,7 +1,8 @@
 """The history of a job: which manifests count, decided from claims, bases and manifests alone (pure).
 
-A manifest may arrive after its writer was superseded. The successor decides whether it belongs to the job's history,
-and records that in its base before it acts. docs/checkpoint-protocol.md, 3.2, has the reasons and the proof.
+A manifest may arrive after its writer was superseded. The successor decides whether the manifest belongs to the job's
+history, and records this decision in its own base before it acts. docs/checkpoint-protocol.md, 3.2, has the reasons and
+the proof.
 """
 
 from __future__ import annotations

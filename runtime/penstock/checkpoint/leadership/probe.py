@@ -1,4 +1,4 @@
-"""A test at start, with two conditional puts, of the store's guarantee on which fencing depends."""
+"""A test when a job starts: two conditional puts show whether the store gives the guarantee that fencing needs."""
 
 from __future__ import annotations
 

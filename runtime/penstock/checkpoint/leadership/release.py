@@ -4,7 +4,7 @@ Problem: a new incarnation must take over within seconds, but its processes take
 only after the old incarnation has stopped.
 
 Solution: the processes start in advance, do nothing, and poll for a record in the folder of the future job. The record
-is in storage and not in a request to the process. A restarted process therefore finds it, too, and a released job
+is in storage and not in a request to the process. So a restarted process also finds the record, and a released job
 always starts from the same place.
 
 Guarantee: before the record exists, the job claims nothing, reads no checkpoint and writes nothing. The first record

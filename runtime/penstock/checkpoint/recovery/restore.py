@@ -2,8 +2,8 @@
 
 Keyed state is distributed by key group. A new subtask gets every handle that overlaps its key groups, and its backend
 reads only the key groups that it owns. Every subtask gets all operator state, as one snapshot per former subtask. The
-backend splits, unites or copies it, depending on its mode. The enumerator distributes source splits. The sink's
-committer gets the commits.
+backend splits, unites or copies the operator state, depending on the mode of the state. The enumerator distributes
+source splits. The sink's committer gets the commits.
 
 A restore is refused if the snapshot has state that no operator of the new job claims. The caller can allow the restore to
 drop such state, for single uids or for all. The plan lists the dropped state.

@@ -6,8 +6,8 @@
     recovery.begin()                                                  # the base is durable, no higher claim exists
     committer.commit(recovery.commits …)                              # from here on act
 
-Every restore uses these steps: the first start, a new JobManager, a failover within one, a rescale. Each restore takes
-a new epoch (docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
+Every restore uses these steps: the first start, a new JobManager, a failover in the same JobManager, a rescale. Each
+restore takes a new epoch (docs/checkpoint-protocol.md, 3.2), so `leadership.epoch` is also the number of the attempt.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def take_over(
     """Claim the next epoch and choose the snapshot to start from.
 
     `candidate`: this JobManager, for all its attempts (failover, rescale). Its first claim fences the current leader.
-    Its later claims are refused if another JobManager took over. Without `candidate`, a new one with the given `name`
-    is used.
+    Its later claims are refused if another JobManager took over. Without `candidate`, a new candidate with the given
+    `name` is used.
 
     Without `restore_path` the newest checkpoint of the job's history is chosen. If the last leader stored no
     checkpoint, the starting point of that leader is chosen. It may be empty state. A `restore_path` counts once: a

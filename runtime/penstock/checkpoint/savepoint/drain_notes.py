@@ -1,12 +1,13 @@
-"""Notes of drained savepoints whose stop is not yet decided. A successor of a dead JobManager finds the savepoint by its note.
+"""Notes of drained savepoints whose stop may still fail. A successor of a dead JobManager finds the savepoint by its
+note.
 
 A `stop --drain` stores the manifest of its savepoint before that of its checkpoint (docs/checkpoint-protocol.md, 5).
 Suppose that the JobManager dies between the two. Its successor removes the output that the savepoint names, but does
 not know the folder of the savepoint.
 
 The folder is therefore recorded next to the checkpoints before it has any content: `drain/<checkpoint id>-<leader
-epoch>`. The next attempt settles the notes. It keeps the savepoint if it starts from the savepoint's checkpoint.
-Otherwise it disposes of the savepoint.
+epoch>`. The next attempt settles the notes. If this attempt starts from the savepoint's checkpoint, it keeps the
+savepoint. Otherwise it disposes of the savepoint.
 """
 
 from __future__ import annotations

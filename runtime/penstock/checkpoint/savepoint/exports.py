@@ -60,7 +60,9 @@ class SavepointExports:
         self._done: queue.SimpleQueue[Copied] = queue.SimpleQueue()
         self._statuses: dict[str, SavepointStatus] = {}
         self.commits: dict[str, list[Any]] = {}
-        """Committables that the newest savepoint names, by uid. They include the unfinished ones of older savepoints."""
+        """Committables that the newest savepoint names, by uid. They include the unfinished committables of older
+        savepoints.
+        """
 
     def check_target(self, target_directory: str | None) -> str:
         """Return the folder of a savepoint.

@@ -2,8 +2,8 @@
 
 All paths in a savepoint are relative to its folder, so that it can be copied or moved as a whole, even to another
 bucket. This module and its imports need fsspec and msgspec but not the engine, because the Kubernetes operator imports
-it. The functions for reading (`resolve`, `verify`, `list_…`, `newest_complete`) are in `snapshots` and can be imported
-from here, too.
+this module. The functions for reading (`resolve`, `verify`, `list_…`, `newest_complete`) are in `snapshots` and can be
+imported from here, too.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Functions that find, check and list checkpoints and savepoints by path, without the engine.
 
 The Kubernetes operator, the CLI and the REST API read storage through these functions, which need fsspec and msgspec
-but not the engine. A *path* is a savepoint's folder, a job's `chk-<n>` folder, or the `_metadata` in either, with or
-without a trailing slash or `file://`.
+but not the engine. A *path* is a savepoint's folder, a job's `chk-<n>` folder, or the `_metadata` in one of these
+folders. A trailing slash and `file://` are optional.
 """
 
 from __future__ import annotations
@@ -142,8 +142,8 @@ def resolve(
     Raises:
         SnapshotNotFound: the path has no snapshot. The error describes what the path has instead.
         SnapshotTorn: the manifest cannot be read, or files are missing. The error lists them.
-        StateFormatUnsupported: a newer version wrote it.
-        RestoreRefused: it belongs to another job than `job_id`.
+        StateFormatUnsupported: a newer version wrote the snapshot.
+        RestoreRefused: the snapshot belongs to another job than `job_id`.
         StorageError: the store cannot be used.
     """
     stores = stores or Stores(options)

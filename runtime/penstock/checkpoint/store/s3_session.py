@@ -1,12 +1,12 @@
-"""Sessions of the S3 client that load only the descriptions of S3 and share them.
+"""Sessions of the S3 client that load only the descriptions of S3, and share these descriptions.
 
 botocore describes each service in JSON. In a process that uses S3, these descriptions are 12 MB of objects. They
 contain the endpoints of 400 services in all regions, and a hundred operations with their documentation. S3 needs a
 fifteenth of these objects.
 
-The needed part is loaded once, for all sessions of a process and of the processes forked from it. It must be small,
-because a forked process gets its own copy of every object that it uses (reference counts change). The CA certificates
-are shared in the same way. A client that loads them itself needs 3 MB.
+The needed part is loaded once, for all sessions of a process and of the processes forked from it. This part must be
+small, because a forked process gets its own copy of every object that it uses (reference counts change). The CA
+certificates are shared in the same way. A client that loads them itself needs 3 MB.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ OPERATIONS = frozenset(
 def prepare() -> None:
     """Load what every process with S3 needs: the modules and botocore's descriptions.
 
-    Call this in a process from which others are forked. It opens no connection and starts no thread.
+    Call this in a process from which other processes are forked. The function opens no connection and starts no thread.
     """
     import s3fs  # noqa: F401
 
@@ -118,7 +118,9 @@ def _verified(verify: bool | str) -> ssl.SSLContext:
 
 
 def shared_session() -> AioSession:
-    """Return the session of this process for file systems that set no session. It finds credentials in the same places as every AWS SDK."""
+    """Return the session of this process for file systems that set no session. The session finds credentials in the
+    same places as every AWS SDK.
+    """
     return _session_of(os.getpid())
 
 
@@ -172,7 +174,9 @@ def _of_services(partition: dict[str, Raw]) -> dict[str, Any]:
 
 
 def _of_operations(description: dict[str, Raw]) -> dict[str, Any]:
-    """Return the description with the needed operations and their shapes. All error shapes are kept, because any answer may have one."""
+    """Return the description with the needed operations and their shapes. All error shapes are kept, because any answer
+    may be an error.
+    """
     every = msgspec.json.decode(description.pop("operations"), type=dict[str, Raw])
     raw = msgspec.json.decode(description.pop("shapes"), type=dict[str, Raw])
     operations = {key: msgspec.json.decode(of) for key, of in every.items() if key in OPERATIONS}

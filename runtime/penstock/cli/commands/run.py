@@ -206,7 +206,7 @@ class RunArguments:
 
 
 def _detach(arguments: RunArguments) -> None:
-    """Run the same command in a process with its own session, and return when it has started a job."""
+    """Run the same command in a process with its own session. Return when that process has started a job."""
     parent = tempfile.gettempdir()
     sweep(parent, _FOLDERS, newest=_KEPT_FOLDERS)
     owned = OwnedFolder(parent, _FOLDERS, sweeps=False)

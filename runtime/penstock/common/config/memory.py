@@ -82,7 +82,7 @@ class TaskManagerMemory:
     managed_per_slot: int | None
     """Memory of RocksDB. None if there is no overall bound: the backend is hashmap, or no size is configured."""
     python_per_slot: int | None
-    """The rest for Python. It is negative if the other parts need more than there is."""
+    """The rest for Python. It is negative if the other parts need more than the container has."""
     framework: int = FRAMEWORK
 
     def as_configuration(self) -> dict[str, int]:
@@ -105,7 +105,7 @@ class JobManagerMemory:
     heap: int
     overhead: int
     python: int | None
-    """The rest for Python. It is negative if the other parts need more than there is."""
+    """The rest for Python. It is negative if the other parts need more than the container has."""
 
 
 def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskManagerMemory:

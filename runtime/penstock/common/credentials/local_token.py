@@ -1,4 +1,5 @@
-"""The token of a REST API that `python job.py` serves on loopback. Commands find it in a file that only this user can read.
+"""The token of a REST API that `python job.py` serves on loopback. Commands find the token in a file that only this
+user can read.
 
 Other users of the machine can reach loopback, too, so the API requires a token. The process that serves the API writes
 the token to `TMPDIR/penstock-UID/rest`. The file's name has the address and port of the API. The process removes the

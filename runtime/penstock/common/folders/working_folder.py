@@ -3,8 +3,8 @@
 The working directory is a separate folder if the job has archives. Otherwise it is the folder in which the process was
 started.
 
-The engine resolves relative paths against the folder in which the program was started, not against this one
-(`start_folder`).
+The engine resolves relative paths against the folder in which the program was started (`start_folder`), not against the
+working directory.
 """
 
 from __future__ import annotations

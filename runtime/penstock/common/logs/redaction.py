@@ -47,7 +47,7 @@ _ESCAPED_BYTE = re.compile(r"%[0-9A-F]{2}")
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the key's value is a secret. The location of a secret is not one.
+    """Return whether the key's value is a secret. The location of a secret is not a secret.
 
     >>> [is_secret(key) for key in ("s3.secret-key", "AWS_SECRET_ACCESS_KEY", "sasl.jaas.config", "basic.auth.user.info")]
     [True, True, True, True]

@@ -1,4 +1,6 @@
-"""Log records about events that others cause as often as they like: at most one per minute, so that they cannot fill the log."""
+"""A limit of one log record per minute. It is for events that clients can cause at any rate, so that they cannot fill
+the log.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Throttle:
         self._last_logged = float("-inf")
 
     def due(self) -> int:
-        """Count one event. Return the number of events so far if this one is to be logged, else 0."""
+        """Count one event. Return the number of events so far if this event is to be logged, else 0."""
         self.count += 1
         now = self._clock()
         if now - self._last_logged < self._every_s:

@@ -53,7 +53,7 @@ def working_folder(entries: Iterable[str]) -> str:
     All jobs with the same archives share this folder, so no function may use it as its working directory.
 
     Raises:
-        InvalidJob: as `archive_entry`; or two archives have the same target, or one target is inside another.
+        InvalidJob: see `archive_entry`. Or two archives have the same target, or one target is inside another.
     """
     content: dict[str, Path] = {}
     for entry in entries:

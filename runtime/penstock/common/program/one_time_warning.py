@@ -40,7 +40,7 @@ def warn_short(length: object, parameter: str) -> None:
 def warn_deprecated(name: str, replacement: str, removed_in: str, stacklevel: int = 3) -> None:
     """Warn that the release `removed_in` will not have `name`. docs/versions.md lists all such names.
 
-    `stacklevel` is that of `warnings.warn`. By default the warning names the line that calls the caller.
+    `stacklevel` is that of `warnings.warn`. By default the warning names the line that uses the deprecated name.
     """
     warnings.warn(
         f"{name} is deprecated and does not exist from release {removed_in}: use {replacement}",

@@ -1,4 +1,6 @@
-"""The packages of a requirements file: finding the missing ones, and installing them outside of the environment."""
+"""The packages of a requirements file. This module finds missing packages, and installs packages outside of the
+environment.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ LONGEST_WAIT_S = 30.0
 
 
 class EdgeQuestion(msgspec.Struct, frozen=True):
-    """The edge, the number of records per answer, and the time in seconds to wait for them.
+    """The edge, the number of records per answer, and the time in seconds to wait for records.
 
     `uid`: operator that emits the records. `side_tag`: side output of the operator; None means the main output.
     """
@@ -29,7 +29,8 @@ class EdgeQuestion(msgspec.Struct, frozen=True):
 class EdgeRecord(msgspec.Struct, frozen=True):
     """A record as text. `seen_at`: when the record was emitted, in ms since the epoch. `timestamp`: its event time in ms.
 
-    `subtask`: subtask of the operator that emitted it. `key`: key at the edge's `key_by` as text, None without one.
+    `subtask`: subtask of the operator that emitted it. `key`: key at the edge's `key_by` as text, None without a
+    `key_by`.
     """
 
     seen_at: int

@@ -178,7 +178,9 @@ def _received(connection: socket.socket, max_bytes: int) -> Iterator[bytes]:
 
 @contextmanager
 def _reachable(folder: str) -> Iterator[str]:
-    """Yield a path of the folder that is short enough for a socket's address (108 bytes), if the system has one."""
+    """Yield a path of the folder that is short enough for a socket's address (108 bytes), if the system has such a
+    path.
+    """
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         short = f"/proc/self/fd/{descriptor}"

@@ -1,12 +1,12 @@
 """Send the rows of completed checkpoints, and note each sent checkpoint in Cassandra.
 
 The note has the last sent checkpoint of each subtask. After a crash, the committer sends only checkpoints that may not
-have arrived. Their rows keep their times, so they change nothing that was written since. The write time of a note is
-that of the checkpoint's last row, so an older note never replaces a newer one.
+have arrived. The rows of these checkpoints keep their write times, so they change nothing that was written later. A
+note has the write time of the checkpoint's last row, so an older note never replaces a newer note.
 
-Checkpoint ids and clocks are comparable only within one run, which is the lifetime of one writer. In another run, ids may restart, and
-another machine's clock may be behind. So notes of another run do not apply to this run. The rows
-of this run are sent, possibly for a second time.
+Checkpoint ids and clocks are comparable only within one run, which is the lifetime of one writer. In another run, ids
+may restart, and another machine's clock may be behind. So notes of another run do not apply to this run. This run sends
+its rows, possibly for a second time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A bounded number of concurrent requests. Lost requests are retried with their original time.
 
-If two writes have the same key, the one with the later time wins, in any order of arrival. So rows may be sent in any order. A repeated
-write changes nothing that was written after the original.
+If two writes have the same key, the write with the later time wins, in any order of arrival. So rows may be sent in any
+order. A repeated write changes nothing that was written after the original.
 """
 
 from __future__ import annotations
