@@ -1,8 +1,8 @@
 """Lengths and points of time: `Duration`, `Time`, `Instant`, and their conversion to milliseconds.
 
-Every API for a length of time takes a `datetime.timedelta`, a `Duration` (a subclass of it), a `Time`, or an int in
-milliseconds. Only `as_millis` converts them to the engine's milliseconds. Strings such as `10s` are for configuration
-files only (`parse_duration`).
+Every API for a length of time takes a `datetime.timedelta`, a `Duration` (a subclass of `timedelta`), a `Time`, or an
+int in milliseconds. Only `as_millis` converts them to the engine's milliseconds. Strings such as `10s` are for
+configuration files only (`parse_duration`).
 """
 
 from __future__ import annotations

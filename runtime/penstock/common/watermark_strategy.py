@@ -46,7 +46,9 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, value: Any, timestamp: int, /) -> int | None:
-        """Handle a record. The engine calls it for every record and emits a returned watermark directly after the record."""
+        """Handle a record. The engine calls this method for every record, and emits a returned watermark directly after
+        the record.
+        """
 
     def on_periodic_emit(self) -> int | None:
         """Return a watermark or None. The engine calls this method every auto-watermark interval. The engine ignores a

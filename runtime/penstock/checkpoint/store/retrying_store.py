@@ -5,7 +5,7 @@ the operation. If a store is unavailable for half a minute, a checkpoint takes h
 unavailable, the result is a clear error and never a hang.
 
 The conditional put needs care. After an attempt without an answer, the object may exist because of that attempt. The
-answer *exists* is then no proof that another writer was first, so the object is read and compared
+answer *exists* does not prove that another writer was first, so the object is read and compared
 (docs/checkpoint-protocol.md, 3.3). The content must have a part that no other writer can have.
 """
 

@@ -1,4 +1,5 @@
-"""Temporary folders that belong to a process. They are removed later if the process ended without removing them.
+"""Temporary folders that belong to a process. If a process ends without removing its folders, another process removes
+them later.
 
 Each folder has a file `owner`, which its process keeps locked (`flock`). The kernel releases the lock when the process
 ends, for any reason. The next process that creates a folder in the same place removes the folders whose lock is free.

@@ -25,7 +25,7 @@ PATIENCE_S = 5.0
 """Seconds that a client waits for an answer, in addition to the sampling time."""
 MAX_BYTES = 8 * 2**20
 MAX_QUESTION = 16 * 2**10
-"""Maximum size of a request in bytes. It names an operator and a side output."""
+"""Maximum size of a request in bytes. A request names an operator and a side output."""
 _AT_ONCE = 64
 _MAX_CONCURRENT_ANSWERS = 8
 """Maximum number of concurrent answers of a process. Further requests get no answer."""

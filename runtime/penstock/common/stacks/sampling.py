@@ -4,8 +4,8 @@ An external profiler (py-spy) needs the permission to trace the process, which a
 not have. Inside the process, `sys._current_frames` returns the stack of every thread and costs nothing without
 sampling.
 
-The sampler runs only while no other thread holds the GIL. Native code that keeps the GIL appears at the line that
-called it, which is the correct place.
+The sampler runs only while no other thread holds the GIL. If native code keeps the GIL, the sample shows the line that
+called the native code. This is the correct place.
 """
 
 from __future__ import annotations

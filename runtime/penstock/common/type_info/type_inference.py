@@ -1,8 +1,8 @@
 """Inference of type information from Python's annotations and values.
 
-PyFlink needs `output_type` on every step and pickles values without it. Penstock infers the type from annotations that
-a careful author writes anyway: the return type of a function, a dataclass, a NamedTuple, a TypedDict. A type that
-cannot be inferred is None ("unknown"). Its values are then encoded by their Python class.
+PyFlink needs `output_type` on every step. Without `output_type`, it pickles the values. Penstock infers the type from
+annotations that a careful author writes anyway: the return type of a function, a dataclass, a NamedTuple, a TypedDict.
+A type that cannot be inferred is None ("unknown"). Its values are then encoded by their Python class.
 """
 
 from __future__ import annotations

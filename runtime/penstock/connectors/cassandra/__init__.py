@@ -6,8 +6,9 @@ one subtask (`key_by` the primary key). After a restart, the order depends on th
 
     direct            a checkpoint waits until Cassandra has accepted all rows. After a failure the job writes rows again, with the
                       same result
-    write-ahead       the checkpoint stores the rows. When it is complete, the JobManager writes them, and notes in Cassandra which
-                      checkpoint it sent last. Rows of a failed attempt that no checkpoint contains are never visible
+    write-ahead       the checkpoint stores the rows. When the checkpoint is complete, the JobManager writes the rows, and
+                      notes in Cassandra which checkpoint it sent last. Rows of a failed attempt that no checkpoint
+                      contains are never visible
 
 The sink refuses counters, because a repeated increment counts twice.
 
