@@ -23,7 +23,8 @@ class CassandraTableSink(CassandraSinkSettings, Sink):
     Args:
         cluster: a host, several hosts, or a `ClusterBuilder`.
         table: the name, as "keyspace.table". A row replaces the row with the same primary key.
-        columns: the written columns. Tuples and `Row`s have their values in this order. Dicts, named tuples and objects have them by name.
+        columns: the written columns. The sink reads the values of tuples and `Row`s in this order,
+            and the values of dicts, named tuples and objects by name.
         statement: an INSERT, UPDATE or DELETE with `?` or `:name` for the values. It replaces `table` and `columns`.
         write_ahead: store rows in the checkpoint. The JobManager sends them when the checkpoint is complete.
         committer: the store that records which checkpoints were sent, for `write_ahead`. The default is a table in the keyspace of `table`.

@@ -53,7 +53,7 @@ class Bulk(ABC, Generic[W]):
     def send(self, writes: Sequence[W]) -> None:
         """Send the writes, and return when the server has accepted all of them.
 
-        `writes` must not have two writes of one document. If the first one were rejected, its retry would come after the second one.
+        `writes` must not have two writes of one document. If the first write were rejected, its retry would come after the second.
 
         Raises:
             SinkError: the server rejects a write, or accepts none for too long.

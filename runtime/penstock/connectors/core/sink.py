@@ -88,7 +88,7 @@ class SinkWriter(ABC):
         return []
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle the notice that a checkpoint is complete. The JobManager commits the checkpoint. After a lost notice, the next one covers both."""
+        """Handle the notice that a checkpoint is complete. The JobManager commits the checkpoint. After a lost notice, the next notice covers both."""
 
     def notify_committed(self, checkpoint_id: int, /) -> None:
         """Handle the notice that the committer has committed this checkpoint and all before it.

@@ -305,7 +305,7 @@ class SourceReader(ABC):
         """Handle a checkpoint's barrier. The checkpoint will contain the present positions of all readers."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle a complete checkpoint, for example to report the progress to a server. After a lost notice, the next one covers both."""
+        """Handle a complete checkpoint, for example to report the progress to a server. After a lost notice, the next notice covers both."""
 
     def close(self) -> None: ...
 

@@ -226,7 +226,7 @@ class WriteAheadCommitter(Committer):
     def _id(self, piece: dict[str, Any]) -> str:
         if "job" in piece:
             return self._sink.id_of_notes(piece["job"], self._uid)
-        # Pieces of earlier versions have no job id. If the checkpoint was sent, one of these names recorded it.
+        # Pieces of earlier versions have no job id. If the checkpoint was sent, the store has recorded it under one of these ids.
         return self._sink.sink_id or self._sink.id_of_notes(self._job_id, self._uid)
 
     def commit(self, committables: list[Any]) -> None:

@@ -248,7 +248,7 @@ def columns_of(values: Sequence[Any], shape: RecordShape) -> pa.RecordBatch:
     """Return the columns of records to write. `DeclaredFields` defines how their fields are found.
 
     Raises:
-        RecordFormatError: a record has other fields, or a value does not fit its field. The error names both.
+        RecordFormatError: a record has other fields, or a value does not fit its field. The error names the record or the field.
     """
     try:
         lists = shape.declared_fields.lists(values)
@@ -267,7 +267,7 @@ def columns_of_read(values: Sequence[Any], shape: RecordShape) -> pa.RecordBatch
     A dict may have more or fewer fields.
 
     Raises:
-        RecordFormatError: a value does not fit its field. The error names both.
+        RecordFormatError: a value does not fit its field. The error names the field.
     """
     if values and isinstance(values[0], dict):
         lists: list[Any] = [[value.get(name) for value in values] for name in shape.names]

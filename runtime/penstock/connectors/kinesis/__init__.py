@@ -1,6 +1,6 @@
 """Amazon Kinesis Data Streams as source and sink, based on botocore (extra `penstock-streaming[kinesis]`).
 
-PyFlink's names for both exist too.
+The source and the sink also exist under PyFlink's names.
 
 **Guarantees.** `KinesisSource` reads exactly once. Checkpoints have the sequence numbers of shards, and positions within records that the
 Kinesis Producer Library has aggregated. If a shard is split or merged, the source reads it to its end before it reads the resulting

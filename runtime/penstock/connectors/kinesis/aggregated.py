@@ -28,7 +28,7 @@ class UserRecord(NamedTuple):
 
     key: str
     hash: int
-    """The hash that determines the record's shard: the explicit one, or that of the key."""
+    """The hash that determines the record's shard: the explicit hash, or the hash of the key."""
     data: bytes
 
 

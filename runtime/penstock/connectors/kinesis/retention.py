@@ -1,4 +1,4 @@
-"""How long a stream keeps records, and whether it may have dropped unread ones.
+"""How long a stream keeps records, and whether it may have dropped unread records.
 
 Kinesis does not report records that it has dropped. Three facts are known: the time up to which all records were read
 (`Place.read_to`), the stream's retention, and whether the last read record still exists. Records may be lost only if

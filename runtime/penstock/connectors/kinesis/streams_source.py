@@ -61,7 +61,7 @@ class KinesisStreamsSourceBuilder:
         """Set the stream by its ARN.
 
         Raises:
-            InvalidJob: the ARN is not that of a stream.
+            InvalidJob: the ARN does not name a stream.
         """
         found = _ARN.fullmatch(str(stream_arn))
         if not found:

@@ -109,7 +109,7 @@ class Inbox(Generic[M]):
 
 
 class QueueClient(Background, Generic[M]):
-    """A client of one queue. Threads receive messages, and acknowledge those of complete checkpoints.
+    """A client of one queue. Threads receive messages, and acknowledge the messages of complete checkpoints.
 
     Args:
         size_of: a message -> its bytes.

@@ -1,7 +1,7 @@
 """Discover the partitions of a Kafka source, and determine where each begins and ends. The enumerator runs in the JobManager.
 
 The starting offsets are determined once, when a partition is discovered, and stored in its split. So a job that fails before its first
-checkpoint restarts at the same `latest`. A partition may be discovered later, because a topic has grown or another one matches the
+checkpoint restarts at the same `latest`. A partition may be discovered later, because a topic has grown or another topic matches the
 pattern. The job reads such a partition from its beginning, because all its records were written after the job's start.
 
 A topic has an id in addition to its name. A recreated topic has the same name, but other records at the offsets of a
@@ -187,7 +187,7 @@ class KafkaEnumerator(SplitEnumerator):
         """Check for topics that were deleted or replaced. Start a replaced topic at its beginning if the settings allow it.
 
         Raises:
-            SourceError: a topic was deleted, or another one now has its name.
+            SourceError: a topic was deleted, or another topic now has its name.
         """
         unread = set(self._unread.values())
         deleted = sorted(unread - present.keys())

@@ -4,7 +4,7 @@ A separate consumer for each partition would need separate threads and connectio
 the messages of all partitions, and the other readers find theirs in an inbox. If no reader takes the messages of a
 partition (watermark alignment), the consumer pauses it when its inbox is full.
 
-Some offsets do not belong to records: those of transaction markers, and of aborted or compacted records. So a position also advances when
+Some offsets do not belong to records: offsets of transaction markers, and of aborted or compacted records. So a position also advances when
 the end of the partition is reached. Otherwise an idle partition would show a lag forever. After retention has removed the marker, the
 position after the last record would no longer exist.
 """
