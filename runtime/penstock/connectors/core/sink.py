@@ -88,7 +88,10 @@ class SinkWriter(ABC):
         return []
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle the notice that a checkpoint is complete. The JobManager commits the checkpoint. After a lost notice, the next notice covers both."""
+        """Handle the notice that a checkpoint is complete, so that the JobManager commits it.
+
+        After a lost notice, the next notice covers both checkpoints.
+        """
 
     def notify_committed(self, checkpoint_id: int, /) -> None:
         """Handle the notice that the committer has committed this checkpoint and all before it.
