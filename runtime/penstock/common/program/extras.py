@@ -26,6 +26,7 @@ ENGINE = [
     "packaging",
     "pyarrow",
     "pyspark",
+    "python-multipart",
     "rocksdict",
     "uvicorn",
 ]
