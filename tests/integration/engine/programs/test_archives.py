@@ -97,6 +97,8 @@ def test_an_archive_that_workers_cannot_reach_is_reported_immediately(
     executor: EmbeddedExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     env = with_archive(tmp_path)
-    monkeypatch.setattr("penstock.jobmanager.process.session.program_settings.working_folder", lambda _: "/only/elsewhere")
+    monkeypatch.setattr(
+        "penstock.jobmanager.process.session.program_settings.working_folder", lambda _: "/only/elsewhere"
+    )
     with pytest.raises(InvalidJob, match="/only/elsewhere, which this worker cannot read"):
         results(executor, env.from_collection([("a", 0)]).map(add_from_file))
