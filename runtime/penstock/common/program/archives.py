@@ -104,22 +104,25 @@ def unpacked(path: Path) -> Path:
     return _kept(content, fill)
 
 
-def unpack(path: Path, folder: Path) -> None:
+def unpack(path: Path, folder: Path, max_bytes: int | None = None) -> None:
     """Unpack an archive into an existing folder.
+
+    Args:
+        max_bytes: maximum size of the content. None means `MAX_BYTES`.
 
     Raises:
         InvalidJob: the file is not an archive, it is too large, or a member leads out of its folder.
     """
     unpacker = _unpacker(path)
     try:
-        unpacker(path, folder)
+        unpacker(path, folder, MAX_BYTES if max_bytes is None else max_bytes)
     except PenstockError:
         raise
     except Exception as error:  # each archive format has its own errors
         raise refusal(f"add_python_archive: {path} cannot be unpacked: {error}") from error
 
 
-def _unpacker(path: Path) -> Callable[[Path, Path], None]:
+def _unpacker(path: Path) -> Callable[[Path, Path, int], None]:
     if path.name.endswith(_ZIP):
         return _unzip
     if path.name.endswith(_TAR):
@@ -177,9 +180,10 @@ class _Contents:
     The declared sizes are a bound: zipfile and tarfile write at most the size in a member's header.
     """
 
-    def __init__(self, archive: Path, folder: Path) -> None:
+    def __init__(self, archive: Path, folder: Path, max_bytes: int) -> None:
         self._archive = archive
-        self._free_bytes = min(MAX_BYTES, shutil.disk_usage(folder).free)
+        self._max_bytes = max_bytes
+        self._free_bytes = min(max_bytes, shutil.disk_usage(folder).free)
         self._members = 0
 
     def add(self, name: str, size: int) -> None:
@@ -197,15 +201,15 @@ class _Contents:
         self._free_bytes -= size
         if size < 0 or self._free_bytes < 0:
             raise refusal(
-                f"add_python_archive: {self._archive} is too large: {name!r} exceeds the free space of the cache or {MAX_BYTES >> 30} GiB",
+                f"add_python_archive: {self._archive} is too large: {name!r} exceeds the free space of the cache or {self._max_bytes >> 30} GiB",
                 "free space, or set PENSTOCK_CACHE to a folder on a larger disk, or pack less",
             )
         if self._members > MAX_MEMBERS:
             raise refusal(f"add_python_archive: {self._archive} has more than {MAX_MEMBERS} members", "pack less")
 
 
-def _unzip(path: Path, folder: Path) -> None:
-    contents = _Contents(path, folder)
+def _unzip(path: Path, folder: Path, max_bytes: int) -> None:
+    contents = _Contents(path, folder, max_bytes)
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()
         for member in members:
@@ -225,8 +229,8 @@ def _unzip(path: Path, folder: Path) -> None:
                 os.chmod(extracted, mode | stat.S_IRUSR | stat.S_IWUSR)
 
 
-def _untar(path: Path, folder: Path) -> None:
-    contents = _Contents(path, folder)
+def _untar(path: Path, folder: Path, max_bytes: int) -> None:
+    contents = _Contents(path, folder, max_bytes)
     with tarfile.open(path) as archive:
         members = []
         for member in archive:

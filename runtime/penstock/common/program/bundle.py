@@ -39,6 +39,8 @@ MAX_BYTES = 512 << 20
 """Maximum size of a bundle."""
 MAX_NAME = 200
 """Maximum length of the file name of a bundle, in bytes."""
+MAX_UNPACKED = 4 << 30
+"""Maximum size of the content of a bundle. Data of a program belongs into storage."""
 INSTALL_S = 900.0
 """Maximum time of an installation of packages, in seconds."""
 SHARED = ("numpy", "pyarrow", "msgspec", "pyspark", "py4j", "fsspec", "penstock-streaming")
@@ -163,7 +165,7 @@ def _fill(folder: Path, name: str, content: bytes) -> None:
 def _unpack(file: Path, code: Path) -> None:
     """Unpack an archive. The content of a single folder at its top is moved up."""
     try:
-        unpack(file, code)
+        unpack(file, code, MAX_UNPACKED)
     except PenstockError as error:
         text = error.message.replace("add_python_archive: ", "").replace(str(file), file.name)
         raise InvalidJob(text, remedy=error.remedy) from error

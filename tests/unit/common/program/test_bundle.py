@@ -174,3 +174,15 @@ def test_a_search_path_is_translated_to_this_machine(tmp_path: Path) -> None:
     assert Path(found[0]).is_dir()
     assert Path(found[0]).name == "code"
     assert found[1] == "/usr/lib/python"
+
+
+def test_an_archive_with_too_much_content_is_refused(monkeypatch: pytest.MonkeyPatch, cache: Path) -> None:
+    monkeypatch.setattr(bundle, "MAX_UNPACKED", 1 << 20)
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("job.py", "")
+        archive.writestr("zeros", bytes(2 << 20))
+    assert len(out.getvalue()) < 10_000
+    with pytest.raises(InvalidJob, match=r"job\.zip is too large: 'zeros'"):
+        fill("job.zip", out.getvalue())
+    assert not list(cache.rglob("zeros"))
