@@ -98,7 +98,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         )
 
     def get_options(self) -> None:
-        """Return None, because Penstock has no options of a Java class."""
+        """Return None, because Penstock does not use options from a Java class."""
 
     def get_number_of_transfer_threads(self) -> int:
         return self._threads

@@ -43,7 +43,7 @@ which can take many seconds.
 
 @dataclass
 class _Counts:
-    """Counts that only grow. A copy of these counts is the base of a rate."""
+    """Counts at one moment. Counts only grow, so a rate compares the current counts with an earlier copy of them."""
 
     time: float
     io: dict[str, float] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class SubtaskSeries:
         self._gauges.update(values)
 
     def io_total(self, name: str) -> float:
-        """Return a counter of the engine since the attempt's start."""
+        """Return the value of a counter of the engine, counted since the attempt's start."""
         return self._now.io.get(name, 0)
 
     def io_rate(self, name: str, now: float, seconds: float = RECENT_SECONDS) -> float:

@@ -46,7 +46,7 @@ class Retention:
         """Times by the monotonic clock, in ms."""
 
     def is_past(self, read_to: int, is_over: Callable[[], bool]) -> bool:
-        """Return whether the stream may have dropped records that arrived after this time (ms)."""
+        """Return whether the stream may have dropped records that arrived after `read_to` (ms)."""
         age = now_ms() - read_to
         return age > LEAST_MS and age > self._kept(is_over)
 

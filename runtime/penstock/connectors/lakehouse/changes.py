@@ -21,7 +21,7 @@ OnChange = Literal["fail", "skip"]
 
 
 class Commit(NamedTuple):
-    """The effect of one commit. `change` describes what the commit did other than adding rows. It is empty if there is no such change."""
+    """The effect of one commit. `change` describes the other effects if the commit did more than add rows. Otherwise it is empty."""
 
     version: int
     files: list[Split]
@@ -35,7 +35,7 @@ class TableChanges(ABC):
 
     @abstractmethod
     def snapshot(self, version: int | None) -> tuple[int, list[Split]]:
-        """Return the number and all files of a version. None means the newest version.
+        """Return the version's number and all its files. None means the newest version.
 
         Raises:
             SourceError: the version does not exist or has expired, or the source cannot read some of its files.
@@ -61,7 +61,7 @@ class Reading(NamedTuple):
 
     `version`: the table's version that a bounded source reads. None means the newest.
     `follow_ms`: the interval between two polls for new commits. None means that the source is bounded.
-    `start`: where a following source starts: at all rows ("snapshot"), at new rows only ("latest"), or after a given version.
+    `start`: the rows that a following source reads first: all rows ("snapshot"), only new rows ("latest"), or the rows after a given version.
     """
 
     version: int | None = None

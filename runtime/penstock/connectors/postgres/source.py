@@ -18,7 +18,8 @@ from penstock.connectors.tables.source import KeyRangeReader, TableReader, Table
 _ABOVE_ALL = "select case when pg_is_in_recovery() then pg_snapshot_xmax(pg_current_snapshot())::text else pg_current_xact_id()::text end"
 """SQL for a number above the ids of all running transactions.
 
-The xmax of a snapshot would not be enough, because it is above only the ids of transactions that have ended.
+On a primary, the xmax of a snapshot would not be enough, because it is above only the ids of transactions that have ended.
+A standby cannot assign a transaction id, so the query returns this xmax there.
 """
 
 
@@ -26,10 +27,10 @@ class PostgresSource(TableSource):
     """Source that reads the rows of a table in the order of a key.
 
     Args:
-        conninfo: connection string of libpq; see the package.
+        conninfo: connection string of libpq (see `penstock.connectors.postgres`).
         table: "table" or "schema.table".
         fields: the columns to read, and the type of the records (see `formats.shape`).
-        key: a column that is unique and NOT NULL. The source reads rows in the order of this column, and positions are values of it.
+        key: a column that is unique and NOT NULL. The source reads rows in the order of this column. A position is a value of this column.
         password_file: file with the password, read at every connection.
         options: the options of all databases: `record`, `splits`, `follow`, `start`.
     """
@@ -90,7 +91,7 @@ class PostgresReader(TableReader):
         return list(self._connection.execute(statement, values).fetchall())
 
     def _cast(self) -> str:
-        """Return SQL for a position as a value of the key."""
+        """Return SQL that converts a position (text) to the type of the key column."""
         if self._table is None:
             self._table = self.source.definition(self._connection)
         return f"%s::{self._table.columns[self.source.key].sql_type.replace('%', '%%')}"
@@ -114,8 +115,8 @@ class PostgresReader(TableReader):
 class PostgresRangeReader(KeyRangeReader):
     """Reader of one range.
 
-    A transaction that began earlier may commit a smaller key later. The reader therefore notes the greatest key together with the
-    running transactions. It reads rows up to this key after all of those transactions have ended.
+    A transaction may commit a smaller key after another transaction has committed a greater key. The reader therefore notes the
+    greatest key together with the running transactions. It reads rows up to this key only after all these transactions have ended.
     """
 
     _reader: PostgresReader

@@ -1,4 +1,4 @@
-"""Cassandra under PyFlink's names, and `CassandraTableSink`. See `penstock.connectors.cassandra`."""
+"""The Cassandra sink under PyFlink's class names, and `CassandraTableSink`. See `penstock.connectors.cassandra`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CassandraFailureHandler:
 
 
 class CassandraSink:
-    """Sink of a stream, with the settings of its operator. `CassandraSink.add_sink(stream)` returns its builder.
+    """Sink of a stream, with the settings of the sink's operator. `CassandraSink.add_sink(stream)` returns a builder of the sink.
 
     CassandraSink.add_sink(stream).set_query("INSERT INTO weather.means (station, celsius) VALUES (?, ?)").set_host("cassandra-1").build()
     """

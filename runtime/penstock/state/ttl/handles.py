@@ -1,6 +1,7 @@
 """Handles of state with a time-to-live. They wrap handles of any backend, which hold cells (expiry time, value).
 
-A read removes expired cells. Every access calls `sweep`, which removes a few expired cells that are not read.
+A read removes expired cells. Most reads and writes also call `sweep`, which removes a few expired cells that nothing
+reads.
 """
 
 from __future__ import annotations

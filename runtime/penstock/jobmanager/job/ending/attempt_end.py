@@ -5,50 +5,56 @@ these may happen at the same barrier, or while an earlier end is in progress. An
 manifest, for the copy of its savepoint, and for commits. During this time, more requests arrive, storage fails, or slots are lost. Every
 request must be answered exactly once, and the job must end or continue.
 
-Solution. At most one *ending* is in progress. It passes through stages, and only this module changes the stage:
+Solution. At most one orderly end, the *ending*, is in progress. It passes through stages, and only this module changes the stage:
 
-    stage       | epochs            | next stage
-    ------------|-------------------|----------------------------------------------------------------------------------
-    DOWN        | none, no tasks    | an attempt begins → STARTING
-    STARTING    | the first         | the epoch has run → RUNNING
-    RUNNING     | read              | stop, rescale, end of input → PLANNED
-    PLANNED     | read ¹            | all earlier requests are answered → SNAPSHOT
-    SNAPSHOT    | read ¹, then last | the barrier of the last snapshot is reached → STANDING
-    STANDING    | none              | complete → EXPORTING (stop), COMMITTING (end of input), DOWN (rescale); aborted → see below
-    EXPORTING   | none              | the savepoint is copied → COMMITTING; the copy fails → RUNNING, or DOWN after a drain
-    COMMITTING  | none ³            | every commit is complete → ENDED
-    ENDED       | none              | none; `JobOver` answers all remaining requests
+    stage       | running epochs                  | next stage
+    ------------|---------------------------------|--------------------------------------------------------------------
+    DOWN        | none, no tasks                  | an attempt begins → STARTING
+    STARTING    | the first epoch                 | the epoch has run → RUNNING
+    RUNNING     | epochs that read                | stop, rescale, end of input → PLANNED
+    PLANNED     | epochs that read ¹              | all earlier requests are answered → SNAPSHOT
+    SNAPSHOT    | as PLANNED, then the last epoch | the barrier of the last snapshot is reached → STANDING
+    STANDING    | none                            | the snapshot is complete → EXPORTING (stop), DOWN (rescale), or
+                |                                 | COMMITTING (drain, end of input); the snapshot is aborted → see below
+    EXPORTING   | none                            | the savepoint is copied → COMMITTING; the copy fails → RUNNING, or
+                |                                 | DOWN after a drain
+    COMMITTING  | none ²                          | every commit is complete → ENDED
+    ENDED       | none                            | none; `JobOver` answers all remaining requests
 
-    ¹ without reads at the end of the input, and after the final watermark of a drain
-    ³ except one after the commits, which only notifies tasks that their snapshot is complete; a cancel during this epoch is
-      answered after it
+    ¹ The epochs do not read at the end of the input, and after the final watermark of a drain.
+    ² After the commits, one more epoch notifies the tasks that their snapshot is complete. A cancel during this epoch is
+      answered after the epoch.
 
-    event           | DOWN ²          | RUNNING        | PLANNED … COMMITTING                                 | ENDED
-    ----------------|-----------------|----------------|------------------------------------------------------|------
-    savepoint,      | refused; after  | taken          | deferred until the ending fails; at the end of the   | at
-    checkpoint      | a rescale: wait |                | input taken, until the last snapshot is triggered    | the
-    stop            | as above        | PLANNED        | in a stop: refused; in a rescale, or a last snapshot | job's
-                    |                 |                | at the end of the input: deferred                    | end
-    rescale         | noted           | PLANNED        | as stop, but a rescale refuses it too                |
-    cancel, suspend | ENDED           | ENDED          | ENDED; the stop or rescale fails                     |
-    end of input    | -               | PLANNED        | noted, in case the ending fails                      |
-    snapshot failed | -               | -              | stop, rescale: fail, RUNNING; after a drain DOWN;    | -
-                    |                 |                | end of input: SNAPSHOT again                         |
-    number taken    | -               | -              | SNAPSHOT: use the next number, without a failure     | -
-    attempt failed  | DOWN            | DOWN           | DOWN; the stop or rescale fails, savepoints too ⁴    | -
+    event           | DOWN ³          | RUNNING  | PLANNED … COMMITTING
+    ----------------|-----------------|----------|-----------------------------------------------------------------
+    savepoint,      | refused ⁴       | taken    | deferred until the ending fails. At the end of the input:
+    checkpoint      |                 |          | taken, until the last snapshot is triggered
+    stop            | refused ⁴       | PLANNED  | refused in a stop. Deferred in a rescale, and in the last
+                    |                 |          | snapshot at the end of the input
+    rescale         | parallelism set | PLANNED  | refused in a stop or rescale. Deferred in the last snapshot at
+                    |                 |          | the end of the input
+    cancel, suspend | ENDED           | ENDED    | ENDED; the stop or rescale fails
+    end of input    | -               | PLANNED  | noted, in case the ending fails
+    snapshot failed | -               | -        | a stop or rescale fails: RUNNING, or DOWN after a drain. At the
+                    |                 |          | end of the input: SNAPSHOT, to try again
+    number in use   | -               | -        | SNAPSHOT, with the next number. No request fails
+    attempt failed  | DOWN            | DOWN     | DOWN; the stop or rescale ⁵ and the savepoints fail
 
-    ⁴ except a drain in COMMITTING: its stop is answered when the next attempt has made the commits and ended the job
+    ³ In STARTING, these requests are deferred until the first epoch has run. Cancel and suspend lead to ENDED immediately.
+    ⁴ Deferred after a rescale, and if the next attempt completes a drain.
+    ⁵ A drain in COMMITTING does not fail. The next attempt makes the commits, ends the job and answers the stop.
 
-    ² STARTING: deferred until the first epoch has run
+In ENDED, every request waits for the end of the job.
 
 A drain sends the final watermark before its snapshot. Windows have then fired, and all later records would be late. For this reason, the
-attempt of a drain never continues. If the stop fails, the job restarts from the last checkpoint. The checkpoint never contains the drained
-state, because its manifest is stored only after everything else of the stop has succeeded (docs/checkpoint-protocol.md, 5).
+attempt of a drain never continues. If the stop fails, the job restarts from the last checkpoint. This checkpoint never contains the drained
+state. The manifest of a drained checkpoint is stored only after its savepoint is complete, and then the stop cannot fail any more
+(docs/checkpoint-protocol.md, 5).
 
 Invariants, tested over all states and events:
 
 - Until its only `Answer`, a request is in exactly one place: `open`, `deferred`, `cancels` or the ending.
-- Only the stages RUNNING and PLANNED wait for ordinary epochs.
+- Requests wait for an ordinary epoch (neither the first nor the last) only in the stages RUNNING and PLANNED.
 - Cancel and suspend lead to ENDED from every stage.
 
 Prior art: the states of Flink's AdaptiveScheduler (Executing, StopWithSavepoint, Restarting, Canceling).
@@ -225,8 +231,8 @@ def _on_aborted(state: State, event: SnapshotAborted) -> Reaction:
     if ending.id and ending.id in event.requests:
         return _ending_failed(state, f"the snapshot failed, and the job continues unchanged: {event.reason}", effects)
     if ending.checkpoint and ending.checkpoint == event.checkpoint:
-        # The number of the snapshot was taken, or the end of the input is retried. If the savepoint of a stop failed, the failure answers
-        # the stop.
+        # The number of the snapshot was in use, or the snapshot at the end of the input failed. Take the last snapshot again. If the
+        # savepoint of a stop failed, the event `SavepointDone` also arrives and answers the stop.
         return replace(state, stage=Stage.SNAPSHOT, ending=replace(ending, checkpoint=0)), effects
     return state, effects
 

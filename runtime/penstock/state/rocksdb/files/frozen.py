@@ -12,11 +12,12 @@ the linked files already have their rows. The snapshot has a new MANIFEST, which
 
 Compaction may remove a tiny flushed file before it is linked. RocksDB may also start another MANIFEST, which does not
 record the order of earlier events. In both cases the snapshot uses the current files of the database, which is correct
-if no later data was flushed. A later flush needs a full write buffer or the next snapshot, and the next snapshot waits
-for this one.
+if no later data was flushed. Only a full write buffer or the next snapshot causes a later flush, and the next snapshot
+waits until this snapshot is complete.
 
-Sequence numbers show whether a later flush happened, so compaction must not set them to zero. It also must not drop a
-row together with a later deletion of this row. `Database.hold` prevents both until the snapshot is complete.
+Sequence numbers show whether a later flush happened, so compaction must not set them to zero. If a row is
+deleted after the snapshot, compaction must not drop the row together with its deletion. The snapshot would then lack the
+row, and no sequence number would show this. `Database.hold` prevents both until the snapshot is complete.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
     from penstock.state.rocksdb.database import Database
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.02
-"""The first and the longest pause between two checks. The first one is short, because a small flush takes milliseconds."""
+"""The first and the longest pause between two checks of the flush. The first pause is short, because a small flush takes milliseconds."""
 _CHECK_DISK_REMEDY = "check the disk that state.backend.rocksdb.localdir is on"
 
 
 class FrozenDatabase:
-    """Hard links to a database's files in a directory, and the version that they form.
+    """Hard links in a directory to the files of a database, and the version that these files form.
 
     Args:
         directory: new directory for the links. It must be on the file system of the database.
@@ -88,7 +89,7 @@ class FrozenDatabase:
         try:
             if not self._found.done():
                 self._found.set_result(self._files())
-        except Exception as error:  # the caller of `finish` gets it; the database may be closed by then
+        except Exception as error:  # `finish` raises the error. The database may be closed while this thread works.
             self._found.set_exception(error)
         finally:
             self._file_pin = None

@@ -1,7 +1,7 @@
-"""The windows of a key that an assigner can merge, and the namespaces that hold their contents.
+"""The mergeable windows of a key, and the namespaces that hold the contents of these windows.
 
 When windows merge, their contents are not copied into a new namespace each time. The merged window keeps the namespace
-of one of its parts, its *state window*.
+of one of its parts. This namespace is its *state window*.
 
 The mapping from windows to state windows is also keyed state. Each key has one value, a tuple of pairs of namespaces.
 """
@@ -104,8 +104,8 @@ class MergingWindows:
         return result, state_window
 
     def _add_session(self, window: TimeWindow, windows: Windows, on_merge: OnMerge) -> tuple[TimeWindow, Namespace]:
-        """Add a window for an assigner whose windows merge exactly if they overlap or touch. Return the same as `add`.
-        `windows` are sorted and do not touch."""
+        """Add a window for an assigner whose windows merge if they overlap or touch, and only then. Return the
+        same as `add`. `windows` are sorted and do not touch."""
         start, end = window.start, window.end
         first = bisect_left(windows, start, key=end_of)
         behind = bisect_right(windows, end, first, key=start_of)
