@@ -38,7 +38,8 @@ def test_the_name_in_error_messages_is_the_name_of_the_distribution() -> None:
 
 def test_packages_of_the_engine_are_default_dependencies_and_not_dependencies_of_the_client() -> None:
     names = [re.split("[<>=]", need)[0] for need in PROJECT["project"]["dependencies"]]
-    assert sorted([*ENGINE, *PROJECT["tool"]["penstock"]["client"]]) == sorted(names)
+    engine = [module.replace("_", "-") for module in ENGINE]
+    assert sorted([*engine, *PROJECT["tool"]["penstock"]["client"]]) == sorted(names)
     assert PROJECT["project"]["optional-dependencies"]["runtime"] == []
 
 

@@ -87,7 +87,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "unknown-field": (flinkjob(job={"paralellism": 3}), "paralellism"),
     "parallelism": (flinkjob(job={"parallelism": 200}), "parallelism must not be greater than maxParallelism"),
     "parallelism-zero": (flinkjob(job={"parallelism": 0}), "spec.job.parallelism"),
-    "no-savepoint": (flinkjob(job={"savepointRedeployNonce": 1}), "needs initialSavepointPath"),
+    "no-savepoint": (flinkjob(job={"savepointRedeployNonce": 1}), "set initialSavepointPath"),
     "upgrade-mode": (
         flinkjob(job={"upgradeMode": "magic"}),
         'supported values: "savepoint", "last-state", "stateless"',

@@ -26,7 +26,7 @@ ENGINE = [
     "packaging",
     "pyarrow",
     "pyspark",
-    "python-multipart",
+    "python_multipart",
     "rocksdict",
     "uvicorn",
 ]

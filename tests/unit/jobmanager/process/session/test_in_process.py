@@ -85,7 +85,7 @@ def test_a_job_in_process_takes_checkpoints_and_serves_rest_on_request(tmp_path:
     assert httpx.post(f"{page}/login", json={"token": token}).is_success
     assert httpx.get(f"{page}/jobs", headers={"Authorization": f"Bearer {token}"}).is_success
     folder = temporary_folder() / "rest"
-    files = [file for file in folder.glob("*_*") if file.read_text() == token]
+    files = [file for file in folder.glob("*_*") if file.is_file() and file.read_text() == token]
     assert (folder.stat().st_mode & 0o777, [file.stat().st_mode & 0o777 for file in files]) == (0o700, [0o600])
     executor.stop()
     assert not [file for file in folder.rglob("*") if file.is_file() and file.read_text() == token]
