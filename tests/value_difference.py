@@ -105,6 +105,10 @@ def _rank(item: Any) -> str:
         return f"{type(item)} {sorted(map(_rank, item))}"
     if isinstance(item, tuple):
         return f"{type(item)} {list(map(_rank, item))}"
+    if isinstance(item, complex):
+        return f"{type(item)} {_rank(item.real)} {_rank(item.imag)}"
+    if isinstance(item, float):  # NaNs with different bits have the same text
+        return f"{type(item)} {item!r} {struct.pack('d', item).hex()}"
     return f"{type(item)} {item!r}"
 
 

@@ -145,8 +145,10 @@ def test_arguments_and_table_cells_may_be_fragments() -> None:
     text = '"""Start a job.\n\nArgs:\n    name: with a prefix.\n    path: of the job.\n"""\n'
     (finding,) = findings(text, "a.py")
     assert (finding.line, finding.rule) == (5, "opener")
-    assert findings("| What happens | Where to |\n|---|---|\n| with a prefix | where it is |\n") == []
+    assert findings("| Event | Where to |\n|---|---|\n| with a prefix | where it is |\n") == []
     assert rules("| a thing | b thing |\n|---|---|\n| what is wrong | in ms |\n") == ["opener"]
+    assert rules("# What happens\n") == ["opener"]
+    assert rules("# With a prefix\n") == rules("# What happens?\n") == []
 
 
 def test_a_finding_has_the_line_of_its_sentence() -> None:

@@ -26,7 +26,7 @@ RULES = {
 }
 """Each rule and what it finds."""
 
-_FRAGMENTS = {Kind.FRAGMENT, Kind.TRAILING_COMMENT}
+_FRAGMENTS = {Kind.FRAGMENT, Kind.TRAILING_COMMENT, Kind.HEADING}
 _DOCSTRINGS = {Kind.DOCSTRING, Kind.FUNCTION_DOCSTRING}
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs|cf|approx|resp|incl|No|Fig|St|Dr|Mr)\.$")
 _SENTENCE_END = re.compile(
@@ -132,7 +132,7 @@ class Rules:
     def _sentence(self, passage: Passage, sentence: str, place: int, path: str) -> Iterator[tuple[str, str]]:
         pattern = self._fragment_opener if passage.kind in _FRAGMENTS and place == 0 else self._opener
         start = pattern.match(sentence)
-        if start and passage.kind is not Kind.HEADING and not sentence.endswith("?"):
+        if start and not sentence.endswith("?"):
             yield "opener", f'"{start[0]}": {self._remedy("openers", start)}'
         for word in self._words.finditer(sentence):
             yield "word", f'"{word[0]}": {self._remedy("words", word)}'

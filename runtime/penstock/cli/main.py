@@ -15,13 +15,13 @@ from penstock.cli.commands import (
     roles,
     run,
     savepoint,
-    session,
     stacks,
     state,
     top,
     validate,
 )
 from penstock.cli.commands.projects import examples, init
+from penstock.cli.commands.sessions import session
 from penstock.cli.connection import with_tls_options
 
 app = new_application()

@@ -18,23 +18,18 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from pyspark import cloudpickle
 
 from penstock.common.errors import InvalidJob
 from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.folders.working_folder import work_in
 from penstock.common.logs.log_format import Place
-from penstock.common.logs.log_settings import LogSettings
 from penstock.common.logs.redaction import Redaction
-from penstock.common.program.bundle import Bundle
-from penstock.common.program.user_frames import user_line
 from penstock.functions.operator_context import Clock, SystemClock
 from penstock.graph.job_graph import JobGraph
-from penstock.metrics.scope import ScopeFormats
 from penstock.state.rocksdb.options import MEMORY
 from penstock.taskmanager.batch_task import BatchTask
-from penstock.taskmanager.code.pickler import dumps
+from penstock.taskmanager.code.payload import TaskSettings
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.exchange.row_stream import ArrivingRows
 from penstock.taskmanager.exchange.rows import ACK, DATA
@@ -58,54 +53,6 @@ GC_ALLOCATIONS = 200_000
 """Allocations between two collections of the youngest generation. Python's default of 700 cost a third of a parser's time."""
 
 
-class TaskSettings(msgspec.Struct):
-    """The settings of the tasks of one attempt. The payload consists of these settings and the graph."""
-
-    job_id: str
-    job_name: str
-    attempt: int
-    backend: str = "hashmap"
-    backend_options: dict[str, Any] = {}
-    object_store_options: dict[str, Any] = {}
-    merged_file_bytes: int = 0
-    """Maximum bytes of an object that combines small state files; 0 means that files are not combined."""
-    control_address: str = ""
-    """host:port of the JobManager's control server; empty for the batched runner."""
-    report_address: str = ""
-    """Address to which the watchdog of the batched runner connects to report a hanging task."""
-    control_token: str = ""
-    """Key that encrypts the control channel."""
-    step_limits: dict[str, float] = {}
-    """Maximum seconds of the steps of `taskmanager.watching.watchdog`."""
-    buffer_timeout_s: float = 0.0
-    """Pipelined runner: maximum time that a partly filled buffer waits.
-
-    If it is infinite, buffers wait for a barrier.
-    """
-    from_local: bool = False
-    """Keep copies of state files on the local disk, and restore from them."""
-    work_dir: str = ""
-    """Folder of local state files if the backend's option is not set; empty means the process's temporary folder."""
-    metric_scopes: ScopeFormats | None = None
-    """Beginnings of the identifiers of metrics; None means the defaults."""
-    latency_interval_ms: int = 0
-    latency_granularity: str = "operator"
-    """See `taskmanager.watching.latency`."""
-    python_path: list[str] = []
-    """Search path of the program's modules."""
-    bundle: Bundle | None = None
-    """Bundle with the program's code and packages. This machine may not have the bundle yet."""
-    working_folder: str = ""
-    """Folder with links to the program's archives, in which functions work; empty means no archives."""
-    task_managers: list[str] = []
-    """Id of the TaskManager of every slot."""
-    collect_lines: bool = True
-    """Print sinks send their lines to the JobManager; False means that they write to this process's stdout."""
-    log: LogSettings = LogSettings()
-    secrets: list[str] = []
-    """Secret values in the job's configuration, which the log must not contain."""
-
-
 class ManualClock:
     """A clock that commands set (tests)."""
 
@@ -120,37 +67,6 @@ class ManualClock:
 
     def set(self, now_ms: int) -> None:
         self._now = max(self._now, now_ms)
-
-
-def encode_payload(graph: JobGraph, settings: TaskSettings) -> bytes:
-    """Return the job for the workers. cloudpickle encodes the code, only between processes of one job and never in storage.
-
-    Raises:
-        InvalidJob: a part of the job cannot be sent. The error names its operator.
-    """
-    try:
-        program = dumps(graph)
-    except BaseException as error:
-        raise _not_sendable(graph, error) from error
-    # Pickle the program separately: a worker that cannot load it must still know the address to report to.
-    return pickle.dumps((settings, program), pickle.HIGHEST_PROTOCOL)
-
-
-def _not_sendable(graph: JobGraph, error: BaseException) -> InvalidJob:
-    """Return the error for the author, with the first operator that cannot be pickled."""
-    name = location = ""
-    for node in graph.operators:
-        try:
-            dumps(node.operation)
-        except BaseException as of_node:
-            name, location, error = node.name, node.user_location, of_node
-            break
-    return InvalidJob(
-        f"the job cannot be sent to the workers: {type(error).__name__}: {error}{user_line(error)}",
-        remedy="use only functions and globals that pickle supports, and create connections, locks and similar objects in `open`",
-        operator=name,
-        location=location,
-    )
 
 
 class _Slot:
@@ -335,17 +251,7 @@ def run_level(
     control = _connect(settings, level, slot) if settings.control_address else None
     watchdog = None if slots is not None else Watchdog(_reporter(settings, level, slot, control), settings.step_limits)
     try:
-        if settings.bundle is not None:
-            _MODULES.serve(job_id, settings.bundle.path_here(settings.python_path, bundle))
-            _serve_once(after_this_task=control is not None)
-        if slots is None:
-            if control is not None or not registry:  # otherwise the process already works in the job's folder
-                _enter_working_folder(settings, slot)
-        elif settings.working_folder:
-            raise InvalidJob(
-                "add_python_archive: all slots run in the program's process, whose working directory cannot change",
-                remedy="run the program as python job.py, or use absolute paths in its functions",
-            )
+        _prepare_process(settings, slot, control, bundle, is_shared=slots is not None, is_empty=not registry)
         slot_state = _Slot(program, settings, slot, clock or SystemClock(), watchdog)
     except BaseException as error:  # imports of user modules, and `__setstate__` of user classes
         if watchdog is not None:
@@ -355,6 +261,37 @@ def run_level(
     if slots is None:
         _configure_process()
     return _run(slot_state, level, control, received, arriving)
+
+
+def _prepare_process(
+    settings: TaskSettings,
+    slot: int,
+    control: ControlConnection | None,
+    bundle: Callable[[], bytes],
+    *,
+    is_shared: bool,
+    is_empty: bool,
+) -> None:
+    """Let this process import the program's modules, and work in the program's folder.
+
+    Args:
+        is_shared: the tasks run in the program's process.
+        is_empty: this process has no tasks yet.
+
+    Raises:
+        InvalidJob: the bundle cannot be prepared on this machine, or the program has archives and runs in one process.
+    """
+    if settings.bundle is not None:
+        _MODULES.serve(settings.job_id, settings.bundle.path_here(settings.python_path, bundle))
+        _serve_once(after_this_task=control is not None)
+    if not is_shared:
+        if control is not None or is_empty:  # otherwise the process already works in the job's folder
+            _enter_working_folder(settings, slot)
+    elif settings.working_folder:
+        raise InvalidJob(
+            "add_python_archive: all slots run in the program's process, whose working directory cannot change",
+            remedy="run the program as python job.py, or use absolute paths in its functions",
+        )
 
 
 def _run(

@@ -7,7 +7,7 @@ import pytest
 from penstock.common.errors import InvalidJob
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.stream_graph import JobGraphBuilder
-from penstock.taskmanager.worker import TaskSettings, encode_payload
+from penstock.taskmanager.code.payload import TaskSettings, encode_payload
 
 
 def test_a_function_that_cannot_be_sent_is_refused_by_its_name() -> None:

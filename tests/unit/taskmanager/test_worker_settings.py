@@ -16,8 +16,9 @@ from penstock.jobmanager.job.settings import JobSettings
 from penstock.metrics.metricbase import MetricGroup
 from penstock.state.rocksdb.memory import SlotMemory
 from penstock.state.rocksdb.options import MEMORY
+from penstock.taskmanager.code.payload import TaskSettings
 from penstock.taskmanager.local_state.folders import new_state_folder
-from penstock.taskmanager.worker import TaskSettings, _Slot
+from penstock.taskmanager.worker import _Slot
 from tests.in_process import environment, run
 
 IDENTIFIERS: list[str] = []

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.application import OPTIONS_FIRST
-from penstock.cli.commands.remote_run import check_local_options, check_remote_options, configured_master, run_remotely
+from penstock.cli.commands.sessions.remote_run import (
+    check_local_options,
+    check_remote_options,
+    configured_master,
+    run_remotely,
+)
 from penstock.cli.configuration import Definitions, parse_definitions
 from penstock.cli.connection import DEFAULT_MASTER, TokenFile
 from penstock.cli.engine import launcher
@@ -32,70 +37,82 @@ _KEPT_FOLDERS = 5
 """Number of folders of ended detached runs that keep their logs."""
 
 
+Program = Annotated[
+    str,
+    typer.Argument(
+        metavar="PROGRAM", help="The program: a Python file, or for a cluster also a folder, an archive or a wheel."
+    ),
+]
+Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")]
+Detached = Annotated[bool, typer.Option("-d", "--detached", help="Print the job's id and return.")]
+Parallelism = Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="Default parallelism.")]
+SavepointPath = Annotated[
+    str | None, typer.Option("-s", "--fromSavepoint", metavar="PATH", help="Start from this savepoint or checkpoint.")
+]
+Uids = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-n",
+        "--allow-non-restored-state",
+        metavar="UID",
+        help="Uid of an operator whose state may be dropped. Can be repeated.",
+    ),
+]
+InProcess = Annotated[
+    bool,
+    typer.Option(
+        "--in-process",
+        help="Run all tasks in one process without Spark. The job starts immediately, and breakpoints work.",
+    ),
+]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "-m",
+        "--master",
+        metavar="URL",
+        help="Run the program on this session cluster. Default: PENSTOCK_MASTER, or rest.address of the configuration. Not set: on "
+        "this machine.",
+    ),
+]
+Entry = Annotated[
+    str | None,
+    typer.Option("-c", "--entry", metavar="FILE.py|MODULE:FUNCTION", help="Start of a program on a cluster."),
+]
+Files = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-f",
+        "--file",
+        metavar="PATH",
+        help="Another file or folder that a program on a cluster needs. Can be repeated.",
+    ),
+]
+Requirements = Annotated[
+    str | None,
+    typer.Option("-r", "--requirements", metavar="FILE", help="File with the packages of a program on a cluster."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add the command to the application."""
     app.command("run", context_settings=OPTIONS_FIRST)(run)
 
 
 def run(
-    script: Annotated[
-        str,
-        typer.Argument(
-            metavar="PROGRAM", help="The program: a Python file, or for a cluster also a folder, an archive or a wheel."
-        ),
-    ],
-    args: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")] = None,
-    detached: Annotated[bool, typer.Option("-d", "--detached", help="Print the job's id and return.")] = False,
-    parallelism: Annotated[int | None, typer.Option("-p", "--parallelism", min=1, help="Default parallelism.")] = None,
-    savepoint_path: Annotated[
-        str | None,
-        typer.Option("-s", "--fromSavepoint", metavar="PATH", help="Start from this savepoint or checkpoint."),
-    ] = None,
-    allow_non_restored_state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-n",
-            "--allow-non-restored-state",
-            metavar="UID",
-            help="Uid of an operator whose state may be dropped. Can be repeated.",
-        ),
-    ] = None,
+    script: Program,
+    args: Arguments = None,
+    detached: Detached = False,
+    parallelism: Parallelism = None,
+    savepoint_path: SavepointPath = None,
+    allow_non_restored_state: Uids = None,
     define: Definitions = None,
-    in_process: Annotated[
-        bool,
-        typer.Option(
-            "--in-process",
-            help="Run all tasks in one process without Spark. The job starts immediately, and breakpoints work.",
-        ),
-    ] = False,
-    master: Annotated[
-        str | None,
-        typer.Option(
-            "-m",
-            "--master",
-            metavar="URL",
-            help="Run the program on this session cluster. Default: PENSTOCK_MASTER, or rest.address of the configuration. Not set: on "
-            "this machine.",
-        ),
-    ] = None,
+    in_process: InProcess = False,
+    master: Cluster = None,
     token_file: TokenFile = None,
-    entry: Annotated[
-        str | None,
-        typer.Option("-c", "--entry", metavar="FILE.py|MODULE:FUNCTION", help="Start of a program on a cluster."),
-    ] = None,
-    files: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-f",
-            "--file",
-            metavar="PATH",
-            help="Another file or folder that a program on a cluster needs. Can be repeated.",
-        ),
-    ] = None,
-    requirements: Annotated[
-        str | None,
-        typer.Option("-r", "--requirements", metavar="FILE", help="File with the packages of a program on a cluster."),
-    ] = None,
+    entry: Entry = None,
+    files: Files = None,
+    requirements: Requirements = None,
     report_to: Annotated[Path | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Run a program on this machine, or on a session cluster. Options go before PROGRAM, its arguments after it."""
@@ -123,11 +140,20 @@ def run(
     check_arguments(script, uids)
     if in_process:
         define = [*(define or []), "penstock.runner=in-process"]
-    configuration = parse_definitions(define)
+    parse_definitions(define)  # before a process is started
+    arguments = RunArguments(script, args or [], parallelism, savepoint_path, uids, define or [])
     if detached:
-        again = RunArguments(script, args or [], parallelism, savepoint_path, uids, define or [])
-        _detach(again)
-        return
+        _detach(arguments)
+    else:
+        _run_here(arguments, report_to)
+
+
+def _run_here(arguments: RunArguments, report_to: Path | None) -> None:
+    """Run the program in this process.
+
+    Args:
+        report_to: file for the id and the URL of the first job, if this process was started by `run -d`.
+    """
 
     def on_submitted(job_id: str, name: str, url: str) -> None:
         if report_to is not None:
@@ -136,19 +162,19 @@ def run(
 
     try:
         launcher().run_script(
-            script=script,
-            args=args or [],
-            parallelism=parallelism,
-            savepoint_path=savepoint_path,
-            allow_non_restored_state=uids,
-            configuration=configuration,
+            script=arguments.script,
+            args=arguments.args,
+            parallelism=arguments.parallelism,
+            savepoint_path=arguments.savepoint_path,
+            allow_non_restored_state=arguments.allow_non_restored_state,
+            configuration=parse_definitions(arguments.definitions),
             on_submitted=on_submitted,
             is_detached=report_to is not None,
         )
     except (PenstockError, KeyboardInterrupt):
         raise
     except Exception as error:
-        show_program_error(error, script)
+        show_program_error(error, arguments.script)
         raise typer.Exit(1) from None
 
 

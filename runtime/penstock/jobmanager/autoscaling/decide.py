@@ -85,7 +85,7 @@ def _too_short(history: History, why: str) -> tuple[Reason, str]:
     attempt = [sample for sample in history.samples if sample.attempt == latest.attempt]
     began = attempt[0].at_ms - attempt[0].interval_ms
     if why == "clock":
-        return Reason.CLOCK_JUMP, "The times of the samples have a gap or go back. A new window has begun."
+        return Reason.CLOCK_JUMP, "The times of the samples have a gap or go back. A new window has started."
     if why == "attempt" and history.rescales and history.rescales[-1].at_ms >= began - 1_000:
         return Reason.RECENT_RESCALE, "The job was rescaled. Its new load is being measured."
     if why == "attempt" and len(attempt) < len(history.samples):

@@ -66,7 +66,7 @@ class Sampler:
         self._before: dict[tuple[int, int], Counters] = {}
 
     def is_due(self, attempt: int, now_ms: int, interval_ms: int) -> bool:
-        """Return whether the interval has passed, or a new attempt has begun."""
+        """Return whether the interval has passed, or a new attempt has started."""
         return attempt != self._attempt or not 0 <= now_ms - self._at_ms < interval_ms
 
     def take(self, job: MeasuredJob, now_ms: int) -> Sample | None:

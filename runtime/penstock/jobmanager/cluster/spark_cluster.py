@@ -17,6 +17,8 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -305,6 +307,18 @@ class SparkCluster(SparkAccess):
                 kill_session(process.pid)
         if self._copying is not None:
             self._copying.join(LAST_OUTPUT_S)
+
+
+@dataclass
+class SharedCluster:
+    """Cluster that this process has started.
+
+    Attributes:
+        more_slots: function that starts workers until that many slots exist. None means that workers are started elsewhere.
+    """
+
+    spark: SparkCluster
+    more_slots: Callable[[int], object] | None = None
 
 
 def _ignore_error(*_: object) -> None: ...

@@ -18,6 +18,8 @@ A job of one level needs no budget, because its sources process what they read b
 
 from __future__ import annotations
 
+from penstock.taskmanager.protocol import LevelAck
+
 LONGEST_S = 4.0
 """Target in seconds of the duration of an epoch (batched runner), or of the time that a barrier takes (pipelined runner)."""
 FIRST_RECORDS = 64
@@ -82,3 +84,12 @@ def _is_fixed(one: tuple[int, float], other: tuple[int, float]) -> bool:
     """Return whether most of the longer epoch's time does not depend on its records."""
     (few, short_s), (many, long_s) = sorted((one, other))
     return few < many and (long_s - short_s) / (many - few) * many < long_s / 2
+
+
+def busy_s(acks: list[LevelAck]) -> float:
+    """Return the sum over the levels of the slowest task's busy time. The batched runner runs levels one after the other."""
+    by_level: dict[int, float] = {}
+    for ack in acks:
+        busy_ms = sum(vertex.busy_ms for vertex in ack.vertices.values())
+        by_level[ack.level] = max(by_level.get(ack.level, 0.0), busy_ms)
+    return sum(by_level.values()) / 1e3

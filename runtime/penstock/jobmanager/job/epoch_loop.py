@@ -25,7 +25,7 @@ from penstock.jobmanager.coordinators.watermark_alignment import limits
 from penstock.jobmanager.failover.failures import JobFailed, hanging
 from penstock.jobmanager.job.ending import events
 from penstock.jobmanager.job.ending.state import Cause, Stage
-from penstock.jobmanager.job.epoch_budget import EpochBudget
+from penstock.jobmanager.job.epoch_budget import EpochBudget, busy_s
 from penstock.jobmanager.job.job_parts import JobParts
 from penstock.jobmanager.job.job_requests import JobRequests
 from penstock.jobmanager.runners.runner import Runner
@@ -213,7 +213,7 @@ class EpochLoop:
         if finish and any(source.loop_id and source.has_splits for source in self._parts.sources.values()):
             raise EpochFailed("an iteration still had records when the job was to end. The job processes them first")
         self._budget.on_epoch(
-            self._max_read(acks), took_s=took, busy_s=took if self._runner.streaming else _busy_s(acks)
+            self._max_read(acks), took_s=took, busy_s=took if self._runner.streaming else busy_s(acks)
         )
         if request is not None:
             self._parts.results.barrier(request.checkpoint_id)
@@ -491,12 +491,3 @@ class EpochLoop:
     def _monotonic(self, moment_ms: int) -> int:
         """Convert a processing time in ms since the epoch to the monotonic clock."""
         return moment_ms - self._parts.clock.now_ms() + self._now()
-
-
-def _busy_s(acks: list[LevelAck]) -> float:
-    """Return the sum over the levels of the slowest task's busy time. The batched runner runs levels one after the other."""
-    by_level: dict[int, float] = {}
-    for ack in acks:
-        busy_ms = sum(vertex.busy_ms for vertex in ack.vertices.values())
-        by_level[ack.level] = max(by_level.get(ack.level, 0.0), busy_ms)
-    return sum(by_level.values()) / 1e3

@@ -56,7 +56,7 @@ from penstock.jobmanager.job.start_steps import (
 from penstock.jobmanager.runners.runner import Attempt, Runner
 from penstock.metrics.store import MetricStore
 from penstock.rest.facts import JobStart, Rescale
-from penstock.taskmanager.worker import encode_payload
+from penstock.taskmanager.code.payload import encode_payload
 
 RELEASE_POLL_S = 0.25
 """Interval in seconds of checks for the release of a job that was prepared ahead of time."""

@@ -19,7 +19,7 @@ from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.job.start_steps import StartSteps
 from penstock.jobmanager.runners.runner import Runner
-from penstock.taskmanager.worker import TaskSettings
+from penstock.taskmanager.code.payload import TaskSettings
 
 
 @dataclass

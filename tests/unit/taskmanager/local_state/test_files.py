@@ -20,9 +20,10 @@ from penstock.state.files import FileRef
 from penstock.state.key_context import KeyContext
 from penstock.state.key_groups import KeyGroupRange
 from penstock.state.rocksdb.backend import RocksDBStateBackend
+from penstock.taskmanager.code.payload import TaskSettings
 from penstock.taskmanager.local_state.files import FORGET_S, LocalFilesSweeper, LocalStateFiles, sweep_local_files
 from penstock.taskmanager.local_state.folders import sweep_state
-from penstock.taskmanager.worker import ManualClock, TaskSettings, _Slot
+from penstock.taskmanager.worker import ManualClock, _Slot
 from tests.unit.state.support import VALUE, Clock, at, content
 
 ALL = KeyGroupRange(0, 15)

@@ -47,7 +47,7 @@ class OpenPart:
         self.file_start = 0
         """Part size at which the current file of the rolling policy begins; 0 unless files are merged."""
         self.is_between = False
-        """Whether the rolling policy has ended a file of this part, and the next file has not begun."""
+        """Whether the rolling policy has ended a file of this part, and the next file has not started."""
         self.checkpoints = 0
         """Number of checkpoints since the part was made."""
 

@@ -79,7 +79,7 @@ public class LocalChannel {
     }
   }
 
-  /** Returns the channel to the reader of a slot. Waits until the reader has begun. */
+  /** Returns the channel to the reader of a slot. Waits until the reader has started. */
   public static synchronized LocalChannel to(int shuffle, int slot, TaskContext context) throws Exception {
     long deadline = System.nanoTime() + PATIENCE_NS;
     LocalChannel[] channels = (LocalChannel[]) READERS.get(name(shuffle, slot));

@@ -22,8 +22,7 @@ from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
 from penstock.jobmanager.cluster.python_daemon import environment_for
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
-from penstock.jobmanager.cluster.shared_cluster import SharedCluster
-from penstock.jobmanager.cluster.spark_cluster import SparkCluster
+from penstock.jobmanager.cluster.spark_cluster import SharedCluster, SparkCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import MemoryKill

@@ -42,7 +42,7 @@ from penstock.rest.errors import Conflict, NotFound
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from penstock.jobmanager.cluster.shared_cluster import SharedCluster
+    from penstock.jobmanager.cluster.spark_cluster import SharedCluster
     from penstock.jobmanager.job.job_master import JobMaster
     from penstock.rest.gateway import ClusterGateway
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.jobmanager.cluster.members.registry import Member
-from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.slots import ExecutorInfo
+from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.jobmanager.process.programs.messages import ProgramSpec

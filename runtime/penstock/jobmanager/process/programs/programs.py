@@ -24,7 +24,7 @@ from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.common.program.bundle import prepared
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
-from penstock.jobmanager.cluster.shared_cluster import SharedCluster
+from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs

@@ -26,7 +26,6 @@ from penstock.common.stacks.listener import Question, records_of_processes, samp
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
-from penstock.jobmanager.cluster.shared_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.embedded_rest import EmbeddedRest
@@ -43,6 +42,7 @@ from penstock.taskmanager.watching.places import place_of
 if TYPE_CHECKING:
     from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
     from penstock.jobmanager.cluster.local_cluster import LocalCluster
+    from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 
 
 class LocalClusterProvider:
@@ -93,6 +93,8 @@ class LocalClusterProvider:
 
     def shared(self, settings: Configuration) -> SharedCluster:
         """Return the cluster for jobs of other processes. Start it if it does not run."""
+        from penstock.jobmanager.cluster.spark_cluster import SharedCluster
+
         of_jobs = JobSettings.from_configuration(settings.to_dict())
         of_jobs.python_path.extend(import_path())
         cluster = self._started(1, of_jobs, dataframes=False)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from penstock.connectors.core.source import Split, SplitReader
 from penstock.taskmanager.operators.event_time.watermark_generator import (
     BatchWatermarkGenerator,
 )
-from penstock.taskmanager.protocol import SplitAssignment
-
-if TYPE_CHECKING:
-    pass
+from penstock.taskmanager.protocol import SourceProgress, SplitAssignment
 
 
 class OwnedSplit:
@@ -56,6 +52,16 @@ class OwnedSplit:
         return self.reader.is_idle() or (
             self.is_quiet and self.generator is not None and self.generator.is_idle(now_ms)
         )
+
+    def add_to(self, progress: SourceProgress) -> None:
+        """Add the position, the watermark and the state of the watermark generator to the progress of the subtask."""
+        if self.reader is None:
+            progress.positions[self.id] = self.assignment.position
+            return
+        progress.positions[self.id] = self.reader.position
+        progress.watermarks[self.id] = self.watermark
+        if self.generator is not None:
+            progress.generators[self.id] = self.generator.snapshot()
 
     def idle_since(self) -> int:
         """Return the time (monotonic ms) at which the split became idle, or 0 if the time is unknown."""

@@ -415,13 +415,7 @@ class SourceOperator(Operator):
         watermark = None if self._idle or self.exhausted else self._reached
         progress = SourceProgress(exhausted=self.exhausted, watermark=watermark, lag=self._unread_lag)
         for split in self._touched.values():
-            if split.reader is None:
-                progress.positions[split.id] = split.assignment.position
-                continue
-            progress.positions[split.id] = split.reader.position
-            progress.watermarks[split.id] = split.watermark
-            if split.generator is not None:
-                progress.generators[split.id] = split.generator.snapshot()
+            split.add_to(progress)
         self._touched = {}
         progress.positions |= self._last_positions
         self._last_positions = {}

@@ -259,8 +259,8 @@ def test_a_malformed_message_ends_the_connection(ends: Ends, message: bytes) -> 
 @pytest.mark.parametrize(
     "message",
     [
-        frame(2, 99, "", "a result that nobody waits for"),
-        frame(3, 99, "", {"kind": "", "message": "a failure that nobody waits for"}),
+        frame(2, 99, "", "a result without a waiting call"),
+        frame(3, 99, "", {"kind": "", "message": "a failure without a waiting call"}),
         frame(1, 0, "no_such_notice", []),
         frame(1, 0, "twice", "no list"),
         frame(1, 0, "twice", [None]),

@@ -41,7 +41,7 @@ def run_remotely(
     Raises:
         OperationFailed: the job has failed.
     """
-    from penstock.cli.bundles import bundle_of  # a program that runs on this machine does not need it
+    from penstock.cli.commands.sessions.bundles import bundle_of  # a program that runs on this machine does not need it
 
     name, content = bundle_of(program, files, requirements)
     client = connect(master, token_file)
