@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import signal
+import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -300,3 +302,77 @@ def test_two_jobs_of_a_program_run_at_once(session: SessionProcess) -> None:
             session.http.patch(f"/jobs/{job['jid']}")
     session.wait_for(first, "CANCELED")
     session.wait_until(lambda: not session.processes(), "the end of the process")
+
+
+ODD = """
+import enum
+import math
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import NamedTuple
+
+import numpy as np
+from penstock.common import Types
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from penstock.datastream.state import ValueStateDescriptor
+
+
+class Colour(enum.Enum):
+    RED = 1
+
+
+class Pair(NamedTuple):
+    key: int
+    value: object
+
+
+@dataclass
+class Box:
+    key: int
+    value: object
+
+
+class Last(KeyedProcessFunction):
+    def open(self, ctx):
+        self.last = ctx.get_state(ValueStateDescriptor("last", Types.PICKLED_BYTE_ARRAY()))
+
+    def process_element(self, one, ctx):
+        before = self.last.value()
+        self.last.update((type(one.value).__name__, repr(one.value)[:50]))
+        yield type(one).__name__, type(one.value).__name__, repr(one.value)[:50], before
+
+
+VALUES = [math.nan, None, 2**100, -0.0, np.float64(1.5), np.int8(-3), "\\ud800x"[1:], b"\\0", Decimal("0.10"), Colour.RED, (1, [2]), {"a": 1}]
+
+if __name__ == "__main__":
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.set_parallelism(1)
+    things = [kind(n % 2, value) for n, value in enumerate(VALUES) for kind in (Pair, Box)]
+    env.from_collection(things).rebalance().key_by(lambda one: one.key).process(Last()).print()
+    env.execute("odd")
+"""
+
+
+def test_a_program_has_the_same_output_as_on_this_machine(session: SessionProcess, tmp_path: Path) -> None:
+    script = tmp_path / "odd.py"
+    script.write_text(ODD)
+    local = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=True)
+    job_id = session.run(session.upload("odd.py", ODD))
+    session.wait_for(job_id, "FINISHED")
+    assert len(session.output(job_id)) == 24
+    assert session.output(job_id) == [line.partition(" | ")[2] or line for line in local.stdout.splitlines()]
+
+
+def test_secrets_of_a_program_do_not_appear_in_its_output(session: SessionProcess) -> None:
+    secret = "hunter2-hunter2"
+    source = COUNT.replace(
+        'print("the program', 'import logging\nlogging.warning(f"key {sys.argv[2]}")\nprint(sys.argv[2], "the program'
+    )
+    job_id = session.run(session.upload("secret.py", source), "2", secret, flinkConfiguration={"s3.secret-key": secret})
+    session.wait_for(job_id, "FINISHED")
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+    assert session.output(job_id)[-1].endswith("the program has ended")
+    log = session.http.get(f"/jobs/{job_id}/log").text
+    assert "WARNING" in log
+    assert secret not in log + "".join(session.output(job_id))
+    assert secret not in session.http.get(f"/jobs/{job_id}").text

@@ -17,17 +17,17 @@ class ProgramOutputs:
     """Files in a folder.
 
     Args:
-        settings: settings of the cluster, with the limits of logs and the secrets that outputs must not have.
+        settings: settings of the cluster, with the limits of logs.
     """
 
     def __init__(self, folder: str, settings: Mapping[str, str]) -> None:
-        conf = Configuration(settings)
-        self._folder = folder
-        self._log, self._redaction = LogSettings.from_configuration(conf), Redaction.of(conf.to_dict())
+        self._folder, self._settings = folder, dict(settings)
+        self._log = LogSettings.from_configuration(Configuration(settings))
         self._of_ended: dict[str, ExecutorOutput] = {}
 
-    def new(self, name: str) -> ExecutorOutput:
-        return ExecutorOutput(self._folder, name, self._log, self._redaction)
+    def new(self, name: str, configuration: Mapping[str, str]) -> ExecutorOutput:
+        """Return the output of a program, without the secrets of the cluster's settings and of the program's configuration."""
+        return ExecutorOutput(self._folder, name, self._log, Redaction.of({**self._settings, **configuration}))
 
     def keep(self, job_id: str, output: ExecutorOutput) -> None:
         """Keep the output of the program of an ended job."""

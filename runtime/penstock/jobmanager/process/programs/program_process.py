@@ -145,7 +145,6 @@ class _Process:
 
     def __init__(self, spec: ProcessSpec, peer: Connection, session_ended: threading.Event) -> None:
         self._spec, self._peer = spec, peer
-        settings = Configuration(spec.settings)
         self.session = Session(AttachedClusterProvider(spec, RemoteOwner(peer)), SubmitOptions())
         session, program = self.session, spec.program
         session.dispatcher.metric_store = ForwardedMetrics(peer)
@@ -167,7 +166,7 @@ class _Process:
         )
         peer.add(functions_of(gateway) | {"suspend": self._suspend, "end_jobs": session.end_jobs})
         threading.Thread(target=self._end_with, args=(session_ended,), name="session-watch", daemon=True).start()
-        _keep_log(settings)
+        _keep_log(Configuration({**spec.settings, **program.configuration}))
 
     def _next_job_id(self) -> str:
         self._jobs += 1

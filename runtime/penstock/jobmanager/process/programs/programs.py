@@ -147,7 +147,7 @@ class ProgramRunner:
         Raises:
             PenstockError: the program cannot be built.
         """
-        program = RunningProgram(spec, self._outputs.new(f"plan-{uuid.uuid4().hex}"))
+        program = RunningProgram(spec, self._outputs.new(f"plan-{uuid.uuid4().hex}", spec.configuration))
         process = self._start(program, plan_only=True)
         with program.changed:
             program.changed.wait_for(lambda: program.end is not None, START_S)
@@ -259,7 +259,7 @@ class ProgramRunner:
     # --- processes --------------------------------------------------------------------------------------------
 
     def _add(self, spec: ProgramSpec) -> RunningProgram:
-        program = RunningProgram(spec, self._outputs.new(spec.id))
+        program = RunningProgram(spec, self._outputs.new(spec.id, spec.configuration))
         with self._lock:
             if self._closing.is_set():
                 raise Conflict("the session is shutting down", remedy="send the program again when it has restarted")

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from penstock.common import errors
-from penstock.common.errors import ClusterError, PenstockError
+from penstock.common.errors import ClusterError, NotNow, PenstockError
 from penstock.rest import errors as rest_errors
 
 T = TypeVar("T")
@@ -223,6 +223,8 @@ class Connection:
     def _answer(self, number: int, name: str, arguments: Any) -> None:
         kind = _RESULT
         try:
+            if name not in self._functions:
+                raise NotNow(f"the process of the program has no function {name!r} yet", remedy="ask again in a moment")
             content = self._functions[name](arguments)
         except Exception as error:
             if not isinstance(error, PenstockError):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.common.errors import ClusterError, InvalidJob, NotEnoughSlots, PenstockError
+from penstock.common.errors import ClusterError, InvalidJob, NotEnoughSlots, NotNow, PenstockError
 from penstock.jobmanager.process.programs import rpc
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
 from penstock.rest.errors import NotFound
@@ -103,9 +103,12 @@ def test_wrong_arguments_are_refused(ends: Ends, arguments: tuple[Any, ...], mes
     assert own.call("move", Point(1), 1.0, result=Point) == Point(1, 1.0)
 
 
-def test_an_unknown_function_is_refused(ends: Ends) -> None:
-    with pytest.raises(ClusterError, match="no_such"):
-        ends.connected({}).call("no_such")
+def test_a_function_that_the_peer_does_not_have_yet_is_refused_without_a_trace(
+    ends: Ends, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(NotNow, match="has no function 'missing' yet"):
+        ends.connected({}).call("missing")
+    assert caplog.text == ""
 
 
 def test_a_result_of_another_type_is_an_error_that_callers_expect(ends: Ends) -> None:
