@@ -41,6 +41,7 @@ class PostgresServer(PasswordServer):
 
     Args:
         host: address on which the server listens.
+        standby_of: a started server. This server copies its data, and then replays its log. Clients can only read.
         settings: options of the server, such as ``wal_level``.
     """
 
@@ -48,9 +49,14 @@ class PostgresServer(PasswordServer):
     stopped_by = signal.SIGINT  # it closes the connections immediately
     killed_by = signal.SIGQUIT  # like a crash of the machine: the next start recovers from the log
 
-    def __init__(self, root: Path, *, host: str = HOST, **settings: str) -> None:
+    def __init__(
+        self, root: Path, *, host: str = HOST, standby_of: PostgresServer | None = None, **settings: str
+    ) -> None:
         super().__init__(root, host=host)
         self.settings = settings
+        self._primary = standby_of
+        if standby_of is not None:
+            self.password = standby_of.password
         self._user = ServerUser("postgres", "nobody")
 
     @classmethod
@@ -93,19 +99,26 @@ class PostgresServer(PasswordServer):
         return subprocess.run(question, check=False).returncode == 0
 
     def _initialize(self, directory: Path, data: Path) -> None:
-        """Create the system tables and the superuser."""
+        """Create the system tables and the superuser, or copy the data of the primary."""
         data.mkdir(mode=0o700)
         self._user.own(data, self._secret)
+        if self._primary is not None:
+            copied = ["-D", str(data), "-d", self._primary.conninfo, "--write-recovery-conf", "--checkpoint=fast"]
+            self._run([str(directory / "pg_basebackup"), *copied, "--no-sync"])
+            return
         identity = ["-U", "admin", "-A", "scram-sha-256", "--pwfile", str(self._secret)]
-        command = [str(directory / "initdb"), "-D", str(data), *identity, "-E", "UTF8", "--no-sync", "--no-locale"]
-        done = subprocess.run([*self._user.prefix, *command], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise NotRunning(
-                f"initdb ended with {done.returncode}: {done.stderr[-1500:]}", remedy="check that the disk has space"
-            )
+        self._run([str(directory / "initdb"), "-D", str(data), *identity, "-E", "UTF8", "--no-sync", "--no-locale"])
         if self.host != HOST:
             with (data / "pg_hba.conf").open("a") as rules:
                 rules.write("host all all all scram-sha-256\n")
+
+    def _run(self, command: list[str]) -> None:
+        done = subprocess.run([*self._user.prefix, *command], capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise NotRunning(
+                f"{Path(command[0]).name} ended with {done.returncode}: {done.stderr[-1500:]}",
+                remedy="check that the disk has space",
+            )
 
     def _signal(self, process: subprocess.Popen[bytes], number: signal.Signals) -> None:
         """Freeze and resume also the processes of the connections. Each has its own process group."""

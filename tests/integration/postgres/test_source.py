@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import json
 import threading
 import uuid
 from collections.abc import Iterator
@@ -14,13 +13,13 @@ import psycopg
 import pytest
 
 from penstock.common.errors import InvalidJob, SourceError
-from penstock.connectors.core.source import ReadBounds, ReaderContext, Split
+from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.datastream.connectors.postgres import PostgresSource
+from tests.integration.postgres.reading import BOUNDS, opened, take
 from tests.integration.postgres.tables import Table
 from tools.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.postgres
-BOUNDS = ReadBounds(max_records=7)
 
 
 @pytest.fixture
@@ -28,11 +27,6 @@ def table(postgres: PostgresServer) -> Iterator[Table]:
     found = Table(postgres)
     yield found
     found.execute(f"drop table {found.name}")
-
-
-def opened(source: Any, split: Split, position: Any = None) -> Any:
-    travelled = Split(split.id, json.loads(json.dumps(split.properties)), split.size)
-    return source.create_reader(ReaderContext(0, 1, "in")).open_split(travelled, json.loads(json.dumps(position)))
 
 
 def read(source: Any) -> list[Any]:
@@ -75,12 +69,6 @@ def test_keys_that_are_not_numbers_are_read_in_order(postgres: PostgresServer) -
     assert [row["n"] for row in rows] == list(range(1, 31))
     assert rows[0] == {"n": 1, "about": "[1]", "price": 1.5}
     assert len(read(table.source({"id": str}))) == 30
-
-
-def take(reader: Any) -> list[int]:
-    reader._next_poll = 0.0
-    batch = reader.read(BOUNDS)
-    return [] if batch is None else [row["id"] for row in batch.rows().values]
 
 
 def test_a_source_follows_a_growing_table_across_restarts(table: Table) -> None:

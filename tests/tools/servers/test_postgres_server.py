@@ -40,3 +40,16 @@ def test_a_server_outlives_the_command_that_starts_it(tmp_path: Path) -> None:
     with started("postgres", tmp_path) as settings:
         user, password, port = settings["PGUSER"], settings["PGPASSWORD"], settings["PGPORT"]
         psycopg.connect(f"postgresql://{user}:{password}@127.0.0.1:{port}/postgres").close()
+
+
+def test_a_standby_has_the_data_of_its_primary_and_refuses_writes(tmp_path: Path) -> None:
+    with PostgresServer(tmp_path / "primary") as primary:
+        with psycopg.connect(primary.conninfo) as connection:
+            connection.execute("create table kept as select 7 as n")
+        with (
+            PostgresServer(tmp_path / "standby", standby_of=primary) as standby,
+            psycopg.connect(standby.conninfo) as connection,
+        ):
+            assert connection.execute("select n from kept").fetchone() == (7,)
+            with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+                connection.execute("insert into kept values (8)")

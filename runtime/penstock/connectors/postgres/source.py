@@ -15,11 +15,13 @@ from penstock.connectors.postgres.fitting import readable_table
 from penstock.connectors.tables.columns import TableDefinition
 from penstock.connectors.tables.source import KeyRangeReader, TableReader, TableSource, TableSourceOptions
 
-_ABOVE_ALL = "select case when pg_is_in_recovery() then pg_snapshot_xmax(pg_current_snapshot())::text else pg_current_xact_id()::text end"
-"""SQL for a number above the ids of all running transactions.
+_NEXT_TRANSACTION = """
+select pg_snapshot_xmax(now)::text::bigint + age(pg_snapshot_xmax(now)::xid) from pg_current_snapshot() now"""
+"""SQL for the id of the next transaction, which is above the ids of all running transactions.
 
-On a primary, the xmax of a snapshot would not be enough, because it is above only the ids of transactions that have ended.
-A standby cannot assign a transaction id, so the query returns this xmax there.
+The xmax of a snapshot is not enough, because it is above only the ids of transactions that have ended. A running transaction
+can have a greater id, so `age` adds the number of ids that have been assigned since. A standby knows the ids in the part of
+the log that it has replayed. The rows of all other transactions come later in the log.
 """
 
 
@@ -116,7 +118,8 @@ class PostgresRangeReader(KeyRangeReader):
     """Reader of one range.
 
     A transaction may commit a smaller key after another transaction has committed a greater key. The reader therefore notes the
-    greatest key together with the running transactions. It reads rows up to this key only after all these transactions have ended.
+    greatest key together with the id of the next transaction. It reads rows up to this key only after all transactions with
+    smaller ids have ended.
     """
 
     _reader: PostgresReader
@@ -129,7 +132,7 @@ class PostgresRangeReader(KeyRangeReader):
     def _poll(self) -> None:
         if self._noted is None:
             greatest = self._reader.end("desc", self._after)
-            behind = self._reader.number(_ABOVE_ALL)
+            behind = self._reader.number(_NEXT_TRANSACTION)
             if greatest is None:
                 return
             self._noted = (greatest, behind)
