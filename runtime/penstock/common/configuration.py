@@ -218,7 +218,8 @@ def load_configuration(folder: str | Path | None = None) -> Configuration:
 
     If no folder is given, the environment variable `PENSTOCK_CONF_DIR` names the folder.
 
-    `python job.py --in-process` also counts as a command line, even if the program itself parses its arguments.
+    The argument `--in-process` of `python job.py` also counts as a setting, even if the program itself parses its
+    arguments.
 
     Raises:
         InvalidJob: the folder that was named has no `penstock.yaml`, or the file is not a mapping of keys to values.

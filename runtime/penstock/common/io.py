@@ -5,5 +5,5 @@ from __future__ import annotations
 from abc import ABC
 
 
-class InputFormat(ABC):  # noqa: B024 - what it reads differs by format
+class InputFormat(ABC):  # noqa: B024 - the content differs by format
     """A source of records that knows their type. The formats of `penstock.datastream.formats` are subclasses."""

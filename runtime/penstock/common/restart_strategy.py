@@ -117,7 +117,8 @@ class ExponentialDelayRestartStrategyConfiguration(RestartStrategyConfiguration)
 
     Args:
         jitter_factor: random part of the delay, 0 to 1.
-        attempts: number of restarts without such a reset before the job fails; None means no limit.
+        attempts: maximum number of restarts since the last reset. The next failure then fails the job. None means no
+            limit.
     """
 
     initial_backoff: timedelta = field(default=options.EXPONENTIAL_INITIAL.default)

@@ -32,7 +32,7 @@ class SerializationSchema(ABC):
     def serialize_batch(self, elements: Sequence[Any], /) -> list[bytes]:
         return list(map(self.serialize, elements))
 
-    def validate(self) -> None:  # noqa: B027 - most have nothing to look at
+    def validate(self) -> None:  # noqa: B027 - most schemas have nothing to check
         """Check before the job starts that a schema registry responds and would accept the schema.
 
         Raises:
@@ -54,7 +54,7 @@ class DeserializationSchema(ABC):
     def deserialize_batch(self, messages: Sequence[bytes], /) -> list[Any]:
         return [record for record in map(self.deserialize, messages) if record is not None]
 
-    def validate(self) -> None:  # noqa: B027 - most have nothing to look at
+    def validate(self) -> None:  # noqa: B027 - most schemas have nothing to check
         """Check before the job starts that a schema registry responds.
 
         Raises:
@@ -93,7 +93,7 @@ class SimpleStringSchema(SerializationSchema, DeserializationSchema):
 
 
 class ByteArraySchema(SerializationSchema, DeserializationSchema):
-    """Bytes as they are."""
+    """Bytes without conversion."""
 
     def serialize(self, element: Any) -> bytes:
         if not isinstance(element, bytes | bytearray | memoryview):
@@ -210,7 +210,7 @@ class SimpleStringEncoder(Encoder):
         return "".join([f"{text}\n" for text in map(self._text, elements)]).encode(self._charset)
 
 
-class BulkWriterFactory(ABC):  # noqa: B024 - what it makes differs by format
+class BulkWriterFactory(ABC):  # noqa: B024 - the writers differ by format
     """Factory of the writers for a bulk file format, such as Parquet."""
 
 

@@ -355,7 +355,8 @@ class StreamExecutionEnvironment(SourceMethods):
     # --- execution --------------------------------------------------------------------------------------------
 
     def execute(self, job_name: str | None = None) -> JobExecutionResult:
-        """Run the program and wait until it ends. The environment then has no sinks, so the same script can define another program.
+        """Run the program and wait until it ends. Afterwards the environment has no sinks, so the same script can
+        define another program.
 
         Raises:
             InvalidJob: the program is not valid. Nothing was started.

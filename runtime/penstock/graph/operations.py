@@ -74,10 +74,10 @@ class Operation:
 
 @dataclass(frozen=True)
 class InBatchMode(Operation):
-    """Another operation in batch mode: it reads all of its bounded input before it emits a result.
+    """Wrapper of an operation in batch mode. The operation reads all of its bounded input before it emits a result.
 
     Args:
-        inner: the other operation. It has a key, or a broadcast input.
+        inner: the wrapped operation. It has a key, or a broadcast input.
         element_types: type of the values of each input; None means any builtin type.
     """
 

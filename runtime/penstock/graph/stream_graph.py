@@ -34,7 +34,8 @@ class JobGraphBuilder:
         sinks: the transformations that no other transformation reads.
         parallelism: parallelism of operators that set none.
         max_parallelism: number of key groups; None means Flink's default of 128.
-        limit: highest parallelism of any operator; None means no limit. The adaptive scheduler sets a limit if it has fewer slots.
+        limit: highest parallelism of any operator; None means no limit. The adaptive scheduler sets a limit if fewer
+            slots are available than the job needs.
         require_uids: refuse operators without an explicit uid.
         mode: `execution.runtime-mode`.
     """

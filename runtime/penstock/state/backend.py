@@ -89,8 +89,8 @@ class KeyedStateBackend(Protocol):
     def restore(self, handles: Iterable[dict[str, Any]], reader: StateFileReader, *, owned: bool = False) -> None:
         """Load the content of `key_group_range` from handles of the previous run. A handle may also contain other key groups.
 
-        This is called before any `get_state`. Handles of another backend kind are accepted, so that a savepoint can
-        move between backends.
+        The task calls this method before any `get_state`. Handles of another backend kind are accepted, so that a
+        savepoint can move between backends.
 
         Args:
             owned: whether the files belong to this job's checkpoints. The next checkpoint may then refer to them. False means a savepoint's
@@ -127,7 +127,8 @@ class KeyedStateBackend(Protocol):
 def apply_to_all_keys(
     backend: KeyedStateBackend, descriptor: StateDescriptor, fn: Callable[[Any, State], None]
 ) -> None:
-    """Call fn(key, state) for every key that has a value: `applyToKeyedState` of the broadcast pattern."""
+    """Call fn(key, state) for every key that has a value. This implements Flink's `applyToKeyedState` of the broadcast
+    pattern."""
     state = backend.get_state(descriptor, FUNCTION)
     at = backend.key_context
     before = at.key, at.namespace

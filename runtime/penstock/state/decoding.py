@@ -1,8 +1,9 @@
-"""The coded error for stored bytes that cannot be decoded.
+"""The error with a code for stored bytes that cannot be decoded.
 
-A checksum proves that a file is the one that its handle names. It does not prove that Penstock wrote the file. For bytes that Penstock did
-not write, a decoder can raise any Python error. Each reader of storage therefore runs inside `decoding`. A state handle that is read for
-every record calls `refuse_undecodable` in an `except` clause instead, because a context manager would slow down each read.
+A checksum proves that a file is the file that its handle names. It does not prove that Penstock wrote the file. For
+bytes that Penstock did not write, a decoder can raise any Python error. Each reader of storage therefore runs inside
+`decoding`. A state handle that is read for every record calls `refuse_undecodable` in an `except` clause instead,
+because a context manager would slow down each read.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _SHOWN = 300
 
 @contextmanager
 def decoding(description: str, *, operator: str = "") -> Iterator[None]:
-    """Turn an uncoded error of the block into a `CorruptStateFile`; the original error is its cause.
+    """Convert an error of the block that has no code into a `CorruptStateFile`. The original error becomes its cause.
 
     Args:
         description: name of the file or the state, for the error.

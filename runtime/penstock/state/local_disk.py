@@ -1,4 +1,4 @@
-"""The coded error for state that a TaskManager cannot write to its own disk.
+"""The error with a code for state that a TaskManager cannot write to its own disk.
 
 No state is lost by such an error, because the job restarts from its newest checkpoint. RocksDB's binding raises plain `Exception`s. They
 contain texts of the operating system, which distinguish a full disk from damaged files.
@@ -35,7 +35,8 @@ def is_from_rocksdb(error: Exception) -> bool:
 
 
 def is_disk_error(error: Exception) -> bool:
-    """Return whether the disk is the reason: full, read-only, not permitted, damaged, or with too many open files."""
+    """Return whether the disk caused the error: it is full, read-only or damaged, access is not permitted, or too many
+    files are open."""
     if isinstance(error, OSError):
         return error.errno in _ERRNOS
     return is_from_rocksdb(error) and any(text in str(error) for text in _TEXTS)

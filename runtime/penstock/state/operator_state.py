@@ -8,8 +8,9 @@ A snapshot is JSON: {name: {"mode": "split" | "union" | "broadcast", "items": [b
 …}}. The items of a broadcast state are alternating keys and values. Restored items are decoded at the first use of the
 state, because its type is not known before. An unused state is unchanged in the next snapshot.
 
-Each item is read with the schema that its snapshot names: one former subtask may have migrated a state that another subtask has not used.
-If a snapshot holds items of several schemas, "schemas" lists them in order of the items, as [number of items, schema].
+Each item is read with the schema that its snapshot names. The reason is that one former subtask may have migrated a
+state that another subtask has not used. If a snapshot holds items of several schemas, "schemas" lists them in order of
+the items, as [number of items, schema].
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Registration:
         )
 
     def check_same(self, other: Registration) -> None:
-        """Check that a second registration is the same.
+        """Check that a second registration of the state agrees with this registration.
 
         Raises:
             StateNameConflict: the name already has another kind or type, or belongs to another owner.

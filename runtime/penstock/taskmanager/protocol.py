@@ -54,7 +54,7 @@ class SnapshotCommand(msgspec.Struct):
     root: str
     """URL of the job's checkpoint folder. Shared files are written there."""
     synchronous: bool = False
-    """Wait for the uploads within this epoch (the last one of a job, or a savepoint that stops it)."""
+    """Wait for the uploads within this epoch (the last epoch of a job, or the savepoint that stops the job)."""
 
 
 class EpochCommand(msgspec.Struct):

@@ -132,7 +132,8 @@ class StreamTask:
     # --- level 0 ----------------------------------------------------------------------------------------------
 
     def _run_sources(self, rows: Iterator[bytes]) -> Iterator[Row]:
-        """Run level 0. The first command is the Spark job's input, and the others arrive over the control channel."""
+        """Run level 0. The first command is the Spark job's input, and all later commands arrive over the control
+        channel."""
         frame = next(rows)[1:]
         for _ in rows:
             pass

@@ -142,7 +142,8 @@ class _Slot:
             self.watchdog.report = _reporter(self.settings, level, self.slot, control)
 
     def close(self) -> TaskFailure | None:
-        """Close everything. Return the first failure to close, except of tasks that had failed before."""
+        """Close everything. Return the first error of a `close`. Errors of tasks that had failed before do not
+        count."""
         failed = None
         for task in self.levels.values():
             had_failed = task.failure is not None
@@ -426,7 +427,7 @@ class LevelFunction:
 class CloseFunction:
     """The function that Spark runs for every slot after an attempt of the batched runner. It closes functions and drops state.
 
-    The function yields one ack per slot. The ack's failure is the first failure to close.
+    The function yields one ack per slot. The ack's failure is the first error of a `close`.
     """
 
     def __init__(self, job_id: str, attempt: int) -> None:

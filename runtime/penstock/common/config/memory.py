@@ -28,8 +28,8 @@ processes need before the first record. These needs were measured (PSS, pipeline
 
 The keys are Flink's if Flink has the setting
 (https://nightlies.apache.org/flink/flink-docs-release-2.0/docs/deployment/memory/mem_setup/). All slots of a
-TaskManager share one heap, as in Flink. Flink counts Python's memory as managed memory. Here Python has most of the
-container.
+TaskManager share one heap, as in Flink. Flink counts Python's memory as managed memory. In Penstock, Python has most of
+the container.
 """
 
 from __future__ import annotations
@@ -42,13 +42,14 @@ from penstock.common.configuration import Configuration
 MIB = 2**20
 
 FRAMEWORK = 112 * MIB
-"""`penstock worker` and a Python daemon."""
+"""Memory of `penstock worker` and a Python daemon."""
 MIN_HEAP = 128 * MIB
 """Smallest useful heap. Spark's JVMs start with a heap of this size and use about 30 MiB of it. If the heap is smaller,
 they collect garbage all the time.
 """
 MIN_HEAP_PER_SLOT = 16 * MIB
-"""Addition to the smallest heap for each slot after the first: records that wait at the exchanges of the slot."""
+"""Addition to the smallest heap for each slot after the first. Records that wait at the exchanges of the slot use
+it."""
 MIN_JVM_HEAP = 480 * MIB
 """Smallest heap that Spark accepts. Spark reserves 300 MiB of every heap and refuses a heap below 450 MiB. The JVM
 reports a little less than its heap.
@@ -268,7 +269,8 @@ def _python_per_slot(conf: Configuration, process: int, slots: int) -> int:
 
 
 def _min_container_size(conf: Configuration, process: int, slots: int, need: int) -> int:
-    """Return a container size from `process` on, a multiple of `_ROUND`, that leaves Python `need` bytes for each slot."""
+    """Return a container size of at least `process` that leaves Python `need` bytes for each slot. It is a multiple of
+    `_ROUND`."""
     size = -(-process // _ROUND) * _ROUND
     while _python_per_slot(conf, size, slots) < need:
         size += max(_ROUND, size // 64 // _ROUND * _ROUND)

@@ -1,5 +1,5 @@
 """Files that hold a secret. Each use reads the file. So no message between processes contains the secret, and a new
-secret takes effect.
+secret takes effect at the next use.
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 folder: str | None = None
-"""The start folder while the working directory is another one, else None.
+"""The start folder if the working directory is a different folder, otherwise None.
 
-`working_folder` sets it before it changes the directory, because other threads read it in between.
+`working_folder` sets this variable before it changes the working directory, because other threads may read the variable
+in between.
 """
 
 
 def absolute(path: str) -> str:
-    """Return a path as an absolute one, relative to the folder in which the process was started."""
+    """Return the absolute form of a path. A relative path starts at the folder in which the process was started."""
     return os.path.abspath(path if folder is None else os.path.join(folder, path))

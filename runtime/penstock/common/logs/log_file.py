@@ -91,7 +91,8 @@ class LogFile:
         self._current = 0
 
     def read(self, start: int, max_bytes: int) -> LogPart:
-        """Return lines from a position on, or from the first position that is still kept. A negative position counts from the end.
+        """Return lines from a position on. If this position is no longer kept, start at the first kept position. A
+        negative position counts from the end.
 
         Returns:
             At most `max_bytes` bytes that end with a line. If a single line is longer, the first `max_bytes` bytes of

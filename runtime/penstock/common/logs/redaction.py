@@ -162,7 +162,8 @@ def _json_secrets(text: str) -> Iterator[str]:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the forms in which a text may contain a secret: as it is, without a line break at its end, quoted, encoded, by line."""
+    """Yield the forms in which a text may contain a secret: unchanged, without a line break at its end, quoted,
+    encoded, or each line separately."""
     yield secret
     plain = secret.strip()
     yield from _quoted(plain)
@@ -179,7 +180,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _quoted(text: str) -> Iterator[str]:
     """Yield a text as it is, and as Python and JSON write it between quotes."""
-    both = "'\""  # with both quotes in a text, Python escapes the single ones
+    both = "'\""  # if a text contains both kinds of quotes, Python escapes the single quotes
     data = text.encode("utf-8", "surrogateescape")
     yield from (text, repr(text)[1:-1], repr(text + both)[1:-4], ascii(text)[1:-1], repr(data)[2:-1])
     yield from (json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])

@@ -30,11 +30,11 @@ _WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 def archive_entry(path: str, target: str | None) -> str:
-    """Return an archive as an entry of `python.archives`, already unpacked.
+    """Unpack an archive and return its entry for `python.archives`.
 
     Raises:
-        InvalidJob: the file is missing or is not an archive, or a member or the target leads out of its folder. Or the
-            path or the target contains a separator of `python.archives`.
+        InvalidJob: the file is missing or is not an archive, or a member or the target leads out of its folder. The
+            same error means that the path or the target contains a separator of `python.archives`.
     """
     target = _checked_target(target or os.path.basename(path))
     for name, signs in ((os.path.abspath(path), _SEPARATOR), (target, _SEPARATOR + _TARGET)):
@@ -53,7 +53,7 @@ def working_folder(entries: Iterable[str]) -> str:
     All jobs with the same archives share this folder, so no function may use it as its working directory.
 
     Raises:
-        InvalidJob: see `archive_entry`. Or two archives have the same target, or one target is inside another.
+        InvalidJob: an error of `archive_entry`, two archives have the same target, or one target is inside another.
     """
     content: dict[str, Path] = {}
     for entry in entries:

@@ -163,7 +163,7 @@ def _fill(folder: Path, name: str, content: bytes) -> None:
 
 
 def _unpack(file: Path, code: Path) -> None:
-    """Unpack an archive. The content of a single folder at its top is moved up."""
+    """Unpack an archive. If it has only one folder at its top, move the content of this folder up."""
     try:
         unpack(file, code, MAX_UNPACKED)
     except PenstockError as error:

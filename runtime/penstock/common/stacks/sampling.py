@@ -1,8 +1,8 @@
 """The stacks of this process's threads, sampled from inside: once, or many times over some seconds.
 
 An external profiler (py-spy) needs the permission to trace the process, which a pod with the restricted profile does
-not have. Inside the process, `sys._current_frames` returns the stack of every thread and costs nothing without
-sampling.
+not have. Inside the process, `sys._current_frames` returns the stack of every thread. It costs nothing while no
+sampling runs.
 
 The sampler runs only while no other thread holds the GIL. If native code keeps the GIL, the sample shows the line that
 called the native code. This is the correct place.

@@ -7,7 +7,7 @@ import resource
 WANTED = 65_536
 """Soft limit that a JobManager or a worker requests. Unauthenticated connections then use a small share of it."""
 _SHARE = 4
-"""A listener uses at most 1/4 of all descriptors for peers that have not authenticated, but always up to 8."""
+"""A listener uses at most 1/4 of all descriptors for peers that have not authenticated. It may always use 8."""
 
 
 def raise_limit(wanted: int = WANTED) -> int:

@@ -182,7 +182,7 @@ class _FieldsTypeInfo(TypeInformation):
     _fields: DeclaredFields
     """The names of the fields, and the way to read them from a value."""
     _make: Callable[[Iterable[Any]], Any]
-    """The values of the fields -> a value of this type."""
+    """Function from the values of the fields to a value of this type."""
 
     def get_field_types(self) -> list[TypeInformation]:
         return self._field_types

@@ -107,7 +107,7 @@ class DeclaredFields:
         return True
 
     def are_in_order(self, records: Collection[Any], kinds: Collection[type]) -> bool:
-        """Return whether all records are Rows, and any names they have are the declared names in the declared order."""
+        """Return whether all records are Rows whose names, if any, are the declared names in the declared order."""
         return kinds == {Row} and set(map(_FIELDS, records)) <= {None, self.names}
 
     def _lists_of_rows(self, rows: Sequence[Row], given: tuple[str, ...] | None) -> list[Sequence[Any]]:
@@ -226,7 +226,8 @@ def declared_names_of(kind: Any) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _names_of_class(kind: Hashable) -> tuple[str, ...] | None:
-    """Return the fields of a NamedTuple, Struct, pydantic model or dataclass (only those that its constructor takes)."""
+    """Return the fields of a NamedTuple, Struct, pydantic model or dataclass. Fields that the constructor does not take
+    are left out."""
     for attribute in ("_fields", "__struct_fields__", "model_fields"):
         names = getattr(kind, attribute, None)
         if names is not None:

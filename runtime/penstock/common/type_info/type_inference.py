@@ -196,7 +196,7 @@ def _target(function: Any, method: str) -> Any:
         function = function.func
     if isinstance(function, type | types.FunctionType | types.MethodType | types.BuiltinFunctionType):
         return function
-    return getattr(function, method, None) or getattr(function, "__call__")  # noqa: B004, B009 - its annotations
+    return getattr(function, method, None) or getattr(function, "__call__")  # noqa: B004, B009 - it has the annotations
 
 
 def _hints_of(target: Any) -> dict[str, Any]:

@@ -34,7 +34,8 @@ __all__ = [
 
 
 class ConfluentRegistryJsonDeserializationSchema(RegistryJsonMessages):
-    """Deserialization schema for messages with a schema id and then JSON. It returns records of any form."""
+    """Deserialization schema for messages that contain a schema id, followed by JSON. It returns records of any
+    form."""
 
 
 class ConfluentRegistryJsonSerializationSchema(RegistryJsonWriter):

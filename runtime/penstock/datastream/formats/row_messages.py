@@ -1,4 +1,5 @@
-"""Base class of the schemas whose messages are rows: it decodes many messages at once, and handles malformed ones."""
+"""Base class of the schemas whose messages are rows. It decodes many messages at once, and handles malformed
+messages."""
 
 from __future__ import annotations
 

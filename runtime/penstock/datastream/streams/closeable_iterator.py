@@ -27,7 +27,7 @@ class CloseableIterator:
         return next(self._values)
 
     def next(self) -> Any:
-        """Return the next record, as `next(iterator)` does. It is PyFlink's name."""
+        """Return the next record, as `next(iterator)` does. PyFlink's iterator has this method too."""
         return next(self)
 
     def close(self) -> None:

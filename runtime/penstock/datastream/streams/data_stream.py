@@ -156,14 +156,14 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
         """Apply a function from an Arrow record batch to an Arrow record batch.
 
         Event times are in the int64 column `_timestamp` (ms). The column is missing if the records have no event times. If the input has
-        this column, a result without it must have one record for each input record, in the same order.
+        this column, a result without the column must have one record for each input record, in the same order.
 
         A column that is made from Python records holds values of one Python type and None. If a field holds an `int` in some records and
         a `float` in others, these records are in different batches, as int64 and as double. Datetimes of different time zones
         are in different batches too.
 
         If a field is None in all records of a batch, its column has the type of the previous batch. The type is `null` if there was no
-        value yet. The scale of Decimals, and the types inside lists and dicts, fit the values in the batch.
+        value yet. The scale of Decimals, and the types inside lists and dicts, come from the values in the batch.
 
         A numpy scalar has the column type of the equal Python value, so all integers are int64. Narrow columns of the result are widened
         in the same way.
@@ -174,8 +174,8 @@ class DataStream(StreamRouting[T], StreamEnds, Generic[T]):
     def gather(self, size: int, timeout: TimeLike) -> DataStream[list[T]]:
         """Collect records into lists, in order. Use it for functions that process several records faster together, such as a model.
 
-        A list has the timestamp of its newest record. Checkpoints contain the records that wait, so state must be able to store the type
-        of the records.
+        A list has the timestamp of its newest record. Checkpoints contain the records that wait, so state must be able
+        to store records of this type.
 
         Args:
             size: number of records after which a list is emitted.

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 
 class KeyedStream(DataStream[T], Generic[T, K]):
-    """Stream that is partitioned by key, which `key_by` returns. Its operations have the state of the key. They return streams without
-    key."""
+    """Stream that is partitioned by key, which `key_by` returns. Its operations can use the state of the key, and
+    return streams without a key."""
 
     class AccumulateType(Enum):
         """Kinds of rolling aggregates."""
@@ -113,7 +113,8 @@ class KeyedStream(DataStream[T], Generic[T, K]):
     def as_queryable_state(
         self, queryable_state_name: str, state_descriptor: ValueStateDescriptor | ReducingStateDescriptor | None = None
     ) -> DataStream:
-        """Make the newest record of each key queryable from outside, or with a `ReducingStateDescriptor` the reduction of all its records.
+        """Make the newest record of each key queryable from outside. If a `ReducingStateDescriptor` is given, make the
+        reduction of all records of the key queryable instead.
 
         Return the stream of the operator, on which `name` and `uid` can be set. The stream is empty.
 

@@ -23,7 +23,7 @@ class OperatorSettings:
 
     _transformation: Transformation | None
     _view = ""
-    """Name of the method that created the stream if no operator did: `key_by`, `union`, …."""
+    """Name of the method that created the stream: `key_by`, `union`, …. Empty if an operator created the stream."""
 
     def _own(self, setting: str) -> Transformation:
         if self._transformation is None:

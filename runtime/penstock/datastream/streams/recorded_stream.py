@@ -26,7 +26,7 @@ class RecordedStream(OperatorSettings, ABC):
     Args:
         inputs: edges of every operator that reads the stream.
         transformation: transformation whose output the stream is, or None for a view such as `union`.
-        view: name of the method that created the stream, if no operator did.
+        view: name of the method that created the stream. Empty if an operator created the stream.
     """
 
     def __init__(

@@ -1,5 +1,5 @@
-"""A cluster that another process of this machine has started. The other process is the JobManager of a session, and this process runs one
-of its programs.
+"""A cluster that another process of this machine has started. The other process is the JobManager of a session, and
+this process runs one program of the session.
 
 Both processes call the same driver. The session assigns the slots, because they belong to the jobs of all programs.
 """
@@ -23,7 +23,8 @@ from penstock.jobmanager.failover.crash import MemoryKill
 
 
 class ClusterOwner(Protocol):
-    """Calls to the process that has started the cluster. A number that this process chooses identifies each of its jobs."""
+    """Calls to the process that has started the cluster. This process chooses a number for each of its jobs, which
+    identifies the job in these calls."""
 
     def executors(self) -> list[ExecutorInfo]: ...
 

@@ -50,7 +50,8 @@ class EmbeddedCluster:
     """Cluster in one JVM. Start it with `start()`, add slots with `ensure_slots`, and stop it with `stop()`.
 
     Args:
-        config: settings of the Spark side. The heap in them is the sum of the heaps of the driver and the executor.
+        config: settings of the Spark side. The heap in these settings is the sum of the heaps of the driver and the
+            executor.
     """
 
     def __init__(self, config: ClusterConfig) -> None:

@@ -173,7 +173,7 @@ def hand_over(path: str) -> socket.socket | None:
 
 
 def _inherited_properties() -> list[str]:
-    """Return the properties that a process cannot take over from another one."""
+    """Return the properties that a process cannot take over from another process."""
     return [sys.executable, sys.version, os.environ.get("PYTHONHASHSEED", "")]
 
 

@@ -91,7 +91,8 @@ class ResourceManager(SealedServer):
         self._launches: dict[str, Launch] = {}
         """Last launch that each TaskManager received."""
         self._launching = threading.Lock()
-        """Lock for the replacement of a TaskManager's executor: compare, replace, send. Two threads do this. Acquire it before `_lock`."""
+        """Lock for the replacement of a TaskManager's executor: compare, replace, send. Two threads replace executors.
+        Acquire this lock before `_lock`."""
         self._watcher = threading.Thread(target=self._watch, name="penstock-resources", daemon=True)
 
     def start(self) -> None:
@@ -134,7 +135,8 @@ class ResourceManager(SealedServer):
             self.post(peer, msgspec.msgpack.encode(Start(launch)))
 
     def _send_launch_again(self, peer: Peer, ended: str) -> None:
-        """Send the last launch again if the executor that ended is older. The TaskManager may not have received the last launch."""
+        """Send the last launch again if it is newer than the executor that ended. The TaskManager may not have received
+        the launch."""
         with self._launching:
             launch = self._launches.get(_of(peer).id)
             if launch is not None and launch.executor_id != ended and self._is_current(peer):

@@ -1,8 +1,9 @@
 """A server of encrypted connections (see `taskmanager.control.sealed_channel`): one thread, and one connection for each peer.
 
 Any client can connect, so an unauthenticated client must cost little. Such a client gets a few hundred bytes, 10 s, and one of 1024 places.
-If all places are taken, a new client replaces the oldest one. A slow peer blocks no other: the server buffers what the peer does not read
-at once. If the peer reads nothing for 10 s, the server closes the connection.
+If all places are taken, a new client replaces the oldest one. A slow peer does not block other peers: the server
+buffers the data that the peer does not read at once. If the peer reads nothing for 10 s, the server closes the
+connection.
 
 The thread survives errors of connections. An error of a connection closes only this connection, and the log names it. If the thread
 itself ends, `failure` contains the reason.

@@ -1,9 +1,10 @@
 """The assignment of slots to jobs. At most one job holds a slot at a time. The slots of a TaskManager may belong to several jobs.
 
-Jobs that wait for slots form a queue. The job with the highest priority is first, and of several the one that has waited or run for the longest
-time. Free slots are reserved for the first jobs of the queue until they have as many as they need. Otherwise jobs that need few slots would take
-each slot that becomes free, and a job that needs many would wait forever. A job that needs more slots than the cluster has reserves none, because
-it cannot start. A running job never loses a slot to a job with a higher priority.
+Jobs that wait for slots form a queue. The job with the highest priority is first. Among jobs with the same priority,
+the job that has waited or run for the longest time is first. Free slots are reserved for the first jobs of the queue
+until they have as many as they need. Otherwise jobs that need few slots would take each slot that becomes free, and a
+job that needs many would wait forever. A job that needs more slots than the cluster has reserves none, because it
+cannot start. A running job never loses a slot to a job with a higher priority.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class SlotPool:
         return [slot for slot in slots if slot in usable]
 
     def _reserved(self, job: object, slots: Sequence[str]) -> int:
-        """Return the number of free slots that jobs ahead of this one still need."""
+        """Return the number of free slots that the jobs ahead of this job still need."""
         own = self._waiting.get(job)
         oldest = self._clock() - WAIT_S
         return sum(

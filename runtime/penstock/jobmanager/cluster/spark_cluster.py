@@ -260,7 +260,8 @@ class SparkCluster(SparkAccess):
         return self.registry.compare_executors({executor.id for executor in self.executors()})
 
     def remove_executor(self, executor_id: str, reason: str) -> None:
-        """Remove an executor that has ended. If its machine is lost, the driver would notice it only later."""
+        """Remove an executor that has ended. Without this call, the driver would notice the loss of a machine only
+        later."""
         self._manager.remove(self.context._jsc.sc(), executor_id, reason)
 
     def driver(self) -> Driver:
@@ -314,7 +315,8 @@ class SharedCluster:
     """Cluster that this process has started.
 
     Attributes:
-        more_slots: function that starts workers until that many slots exist. None means that workers are started elsewhere.
+        more_slots: function that starts workers until the given number of slots exists. None means that workers are
+            started elsewhere.
     """
 
     spark: SparkCluster

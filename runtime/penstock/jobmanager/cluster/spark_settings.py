@@ -18,15 +18,16 @@ from penstock.taskmanager.exchange.segments import SEGMENT_BYTES
 
 HEAP = "spark.executor.memory"
 EXCHANGE_BYTES = 2 * 2**20
-"""Size in bytes of a sender's buffers between two levels, and of a receiver's. Each slot has at least two segments. If a task is slow,
-small buffers soon slow down its senders, so less data is ahead of a barrier.
+"""Size in bytes of a sender's buffers between two levels, and of a receiver's buffers. Each slot has at least two
+segments. If a task is slow, small buffers soon slow down its senders, so less data is ahead of a barrier.
 """
 _ENVIRONMENT = "spark.executorEnv."
 _ONLY_WARNINGS = "-Dlog4j2.level=WARN"
 """Log level of the driver. Without it, the driver logs its settings before the level can be set."""
 _STARTUP = ("spark.auth", "spark.rpc", "spark.network", "spark.ssl", "spark.port.")
-"""Prefixes of settings that an executor needs before it can request the others, in addition to those that end with `.port`. These settings
-are on the executor's command line, which other users can read. So they must not include passwords or the secret.
+"""Prefixes of settings that an executor needs before it can request the other settings. It also needs all settings that
+end with `.port`. These settings are on the executor's command line, which other users can read. So they must not
+include passwords or the secret.
 """
 _ALWAYS = {
     "spark.ui.enabled": "false",
@@ -84,7 +85,7 @@ class ClusterConfig:
     driver_port: int = 0
     block_manager_port: int = 0
     executor_memory_mb: int = DEFAULT_HEAP // MIB
-    """Heap of an executor in MB, if its TaskManager does not set another."""
+    """Heap of an executor in MB, if its TaskManager does not set another size."""
     driver_memory_mb: int = DEFAULT_DRIVER_HEAP // MIB
     secret: str = field(default_factory=new_secret)
     """Secret with which the processes of the cluster authenticate. See `credentials`."""

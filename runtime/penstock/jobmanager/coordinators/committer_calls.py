@@ -1,8 +1,9 @@
 """Calls of sinks' committers, which are user code and run in the JobManager. A call that hangs does not block the job forever.
 
 Problem. A thread that hangs cannot be killed (see `enumerator_calls`). In addition, commits run in parallel with the
-epochs. A hanging thread may return much later, when the next attempt has already made the promised commits and runs. The commit that
-the thread is executing is harmless, because commits are idempotent. But the thread must not start any later commit.
+epochs. A hanging thread may return much later, when the next attempt runs and has already made the promised commits.
+The commit that the thread is executing is harmless, because commits are idempotent. But the thread must not start any
+later commit.
 
 Solution. The committers of an attempt form a crew with its own thread. A crew is abandoned as a whole if a call exceeds its time
 limit, or if the job must end. A call over its limit fails the attempt with the stack of the thread. Abandoning a crew has these steps:

@@ -162,8 +162,8 @@ def frames_of(dump: str) -> list[traceback.FrameSummary]:
 
 
 def operators_at(graph: JobGraph, levels: Iterable[int], frames: list[traceback.FrameSummary]) -> list[OperatorNode]:
-    """Return the operators of these levels that crashed. The frame that belongs to the fewest operators identifies them. If several frames
-    belong to equally few operators, the innermost of these frames is used.
+    """Return the operators that crashed, among the operators of these levels. The frame that belongs to the fewest
+    operators identifies them. If several frames belong to equally few operators, the innermost of these frames is used.
 
     Frames outside the innermost call of an operator belong to the operators that are chained before it.
     """

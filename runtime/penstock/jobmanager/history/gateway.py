@@ -31,8 +31,8 @@ SCAN_INTERVAL_S = 10.0
 MAX_JOBS = 10_000
 """Maximum number of jobs. The newest jobs are shown, because pages with more jobs would be unreadable."""
 SCAN_BUDGET_S = 2.0
-"""Time in seconds after which a scan reads no further archive. The next request continues with the small archives, and the next
-scan with the large ones.
+"""Time in seconds after which a scan reads no further archive. The next request continues with the small archives, and
+the next scan continues with the large archives.
 """
 SMALL_BYTES, SMALL_VALUES = 2**20, 50_000
 """Unpacked size up to which archives are read first. The archive of a typical job has tens of kilobytes."""
@@ -54,7 +54,7 @@ class ArchiveGateway:
         self._read: dict[str, str] = {}
         """Job ids by the name of the archive. Empty means that the archive cannot be read."""
         self._large: dict[str, None] = {}
-        """Names of archives that are read after all small ones, in order."""
+        """Names of large archives, which are read after all small archives, in order."""
         self._sizes: dict[str, int] = {}
         """Memory of the archives that are shown, by job id."""
         self._scanned_at = float("-inf")

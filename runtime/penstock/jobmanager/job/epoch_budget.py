@@ -1,8 +1,8 @@
 """The maximum number of records of an epoch, which limits the delay of a barrier.
 
 All records that were read before a barrier must be processed before the barrier completes. A source cannot know the speed of operators that
-are several levels away. So the budget follows the duration of previous epochs: at the pace of the last epoch, the next one may read for
-`LONGEST_S`.
+are several levels away. So the budget follows the duration of previous epochs: at the pace of the last epoch, the next
+epoch may read for `LONGEST_S`.
 
 The first budget is small, because the first epoch has a time limit (`start_steps`) that a slow function must not exceed. If operators are
 fast, only the job's settings limit the third epoch. The buffers between operators are limited in bytes. Even so, small records before

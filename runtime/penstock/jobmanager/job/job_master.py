@@ -257,7 +257,7 @@ class JobMaster:
             self._restart_from_checkpoint(restart.reason)
 
     def fail_over(self, error: Exception) -> int:
-        """End the failed attempt and return the delay in ms before the next one.
+        """End the failed attempt and return the delay in ms before the next attempt.
 
         Raises:
             The error itself, if no other attempt follows.
@@ -322,7 +322,7 @@ class JobMaster:
         except Exception as error:
             self._record_failure(error)
             if status is JobStatus.FINISHED and self._requests.is_at_end_of_input:
-                # Its output is complete, but its functions did not finish their work.
+                # The output of the job is complete, but its functions did not finish their work.
                 self.error, status = error, JobStatus.FAILED
                 self.history.end_of_input = False
         for source in self.parts.sources.values():
@@ -394,7 +394,7 @@ class JobMaster:
         """Find slots and the snapshot to restore, and start the job on the runner. `step` then runs its epochs."""
         try:
             self.runner.end_attempt()
-        except JobFailed as error:  # the previous attempt is over, so this failure must not end the new one
+        except JobFailed as error:  # the previous attempt is over, so this failure must not end the new attempt
             self._record_failure(error)
         steps = self.parts.steps
         steps.begin(WAITING)

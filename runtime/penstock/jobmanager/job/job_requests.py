@@ -292,12 +292,12 @@ class JobRequests:
 
     @property
     def is_at_end_of_input(self) -> bool:
-        """Return whether the job is ending because of its input and without a request."""
+        """Return whether the job is ending because its input has ended, and not because of a request."""
         return self.state.ending is None or self.state.ending.cause is Cause.INPUT
 
     @property
     def is_ended_by_input(self) -> bool:
-        """Return whether the end of its input has ended the job."""
+        """Return whether the job has ended because its input has ended."""
         ending = self.state.ending
         return self.state.stage is Stage.ENDED and ending is not None and ending.cause is Cause.INPUT
 

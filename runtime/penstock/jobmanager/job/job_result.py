@@ -56,8 +56,8 @@ def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> No
 
     Args:
         store: function that stores the result.
-        close: function that deletes the checkpoints. It is called only after a retry of `store`. Otherwise, the caller deletes the
-            checkpoints.
+        close: function that deletes the checkpoints. It is called only after a retry of `store`. If the first call of
+            `store` succeeds, the caller deletes the checkpoints.
 
     Raises:
         StorageError: the result is not stored yet. Retries of `store` and `close` run in the background.

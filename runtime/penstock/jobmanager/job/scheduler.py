@@ -1,4 +1,5 @@
-"""Rescaling: the current parallelism of a job, the wanted one, the available slots, and the transition between them.
+"""Rescaling: the current and the wanted parallelism of a job, the available slots, and the transition to another
+parallelism.
 
 Problem. After a change of the parallelism, every key group, split and operator state may belong to another subtask. Each record must
 reach the subtask with the state of its key. Moving state between tasks while records flow (Megaphone, Rhino) needs a protocol between
@@ -9,7 +10,7 @@ one last snapshot and starts another attempt from it with another graph.
 1. `JobRequests` refuses an impossible rescale (`refuse`) before anything ends. Otherwise the rescale ends the attempt (`attempt_end`) with
    a checkpoint as its last snapshot. A savepoint in progress is completed first.
 2. The epoch that takes this checkpoint reads no input, and waits for the uploads of the checkpoint. The job pauses until the manifest is
-   stored and `EpochLoop` raises `AttemptRestarted`. The new parallelism is now the wanted one.
+   stored and `EpochLoop` raises `AttemptRestarted`. From then on, the new parallelism is the wanted parallelism.
 3. `JobMaster.restart_attempt` starts another attempt as after a failure, but without a delay and without counting a failure. The attempt
    has the usual steps: `place`, next leader epoch, restore by key group, redistribution of sources and operator state, commits of
    the snapshot.

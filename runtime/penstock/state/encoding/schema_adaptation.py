@@ -1,4 +1,5 @@
-"""Conversion of values of an older schema with records stored as arrays. Names are not sufficient for such records.
+"""Conversion of values whose older schema stores records as arrays. The names of fields are not sufficient for such
+records.
 
 NamedTuples and array-like structs are stored by position. If their fields have changed, a stored value is decoded
 without types. Its arrays are rearranged for the new type, and the result is encoded again.
@@ -64,7 +65,7 @@ def _parts(schema: Schema) -> list[Schema]:
 
 
 def adapt(raw: Any, old: Schema, info: mi.Type) -> Any:
-    """Rearrange a value that was decoded without types for the new type.
+    """Rearrange a value for the new type. The value was decoded without types.
 
     Args:
         raw: the decoded msgpack: lists for arrays, dicts for maps.

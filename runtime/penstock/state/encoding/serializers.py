@@ -1,9 +1,9 @@
 """The codecs of state values. They use msgpack through msgspec, and never pickle.
 
-A `Codec` serves one state. It encodes single values (the RocksDB backend) and whole columns of them (the hashmap backend's files). One call
-into C for thousands of values keeps a checkpoint short. The first step for a column is `freeze`, which runs while processing is stopped. It
-encodes mutable values immediately. For immutable values (numbers, strings, tuples of them), it only keeps references, and the upload thread
-encodes the values.
+A `Codec` serves one state. It encodes single values (the RocksDB backend) and whole columns of values (the hashmap
+backend's files). One call into C for thousands of values keeps a checkpoint short. The first step for a column is
+`freeze`, which runs while processing is stopped. It encodes mutable values immediately. For immutable values (numbers,
+strings, tuples of them), it only keeps references, and the upload thread encodes the values.
 
 Without a declared type (`None` or `Any`), values of all types that `tagged` supports keep their type. Values of a
 declared type are checked. A value that would not have the declared type after a restore is refused when it is stored or

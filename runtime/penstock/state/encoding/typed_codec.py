@@ -136,7 +136,8 @@ class TypedCodec(Codec):
 
 
 _decode_raw = Decoder(ext_hook=lambda code, data: TaggedKey(Ext(code, bytes(data)))).decode
-"""Decodes without types. An extension may be a key. The encoder writes it again unchanged."""
+"""Decoder without types. An extension may be the key of a dictionary. The encoder writes each extension again
+unchanged."""
 
 
 class _AdaptingCodec(TypedCodec):

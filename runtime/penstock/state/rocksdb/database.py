@@ -48,7 +48,7 @@ _COMPACT_AT_FILES = 8
 """Number of files on level 0 that starts a compaction. A compaction rewrites much of a state, and the next checkpoint uploads the new
 files.
 
-Each file costs a look-up one check of a Bloom filter.
+For each file, a look-up checks one Bloom filter.
 """
 _SLOW_AT_FILES, _STOP_AT_FILES = 40, 60
 """Number of files on level 0 at which writes slow down or stop. A snapshot adds a file and must not wait for compaction.

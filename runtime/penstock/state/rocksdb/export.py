@@ -46,7 +46,7 @@ def exported_blocks(
     """
     within = overlap(KeyGroupRange(*handle["key_groups"]), groups)
     with tempfile.TemporaryDirectory(prefix="penstock-restore-") as directory:
-        folder = Path(directory, "database")  # inside the private folder, which remains
+        folder = Path(directory, "database")  # `download` creates this folder
         download(handle, folder, reader)
         database = Database(str(folder), read_options({}), read_only=True)
         try:

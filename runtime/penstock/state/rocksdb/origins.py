@@ -52,7 +52,8 @@ def add(to: Origins, name: str, origins: Iterable[Origin], groups: KeyGroupRange
 
 
 def to_json(origins: Origins) -> dict[str, Any]:
-    """Return the parts of states whose rows have different descriptions. The handle's `states` describe the others."""
+    """Return the parts of states whose rows have different descriptions. The handle's `states` describe the other
+    states."""
     mixed = {name: parts for name, parts in origins.items() if any(_differ(part.info, parts[0].info) for part in parts)}
     return {
         name: [[*part.groups, msgspec.to_builtins(part.info)] for part in sorted(parts, key=lambda part: part.groups)]

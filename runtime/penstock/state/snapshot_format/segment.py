@@ -3,8 +3,9 @@
     "PSEG" | version u16 | blocks … | index (msgpack) | size of the index u32 | "PSEG"
 
 A block holds rows of one state and one operation, by column, of a range of key groups, sorted by key group. For every
-block, the index has its place and its key groups. A reader of a few key groups therefore decodes only the blocks that
-it needs. For every state, the index describes the values. A segment can therefore be read without any other file.
+block, the index has the place and the key groups of the block. A reader of a few key groups therefore decodes only the
+blocks that it needs. For every state, the index describes the values. A segment can therefore be read without any other
+file.
 
 Blocks of states that no operator has registered yet are copied unchanged from segment to segment. If the copying
 backend owns only a part of a block's key groups, it marks the block as clipped. Readers then use only the rows within
@@ -188,7 +189,7 @@ class SegmentWriter:
 
 
 def _encode_spaces(namespaces: list[Any]) -> bytes:
-    """Encode each distinct namespace once, and the number of its namespace for each row."""
+    """Encode each distinct namespace once, and for each row the number of its namespace."""
     numbers: dict[Any, int] = {}
     of_row = [numbers.setdefault(namespace, len(numbers)) for namespace in namespaces]
     code, distinct = NAMESPACES.encode_column(list(numbers))

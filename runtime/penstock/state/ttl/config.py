@@ -190,8 +190,8 @@ class StateTtlConfig:
         return f"StateTtlConfig({self.get_ttl()}, {self._update_type.name}, {self._state_visibility.name})"
 
     class Builder:
-        """The builder of a configuration. The defaults are Flink's: create and write renew an entry, and an expired one is
-        never visible.
+        """The builder of a configuration. The defaults are Flink's: creation and writes renew an entry, and an expired
+        entry is never visible.
         """
 
         def __init__(self, ttl: TimeLike) -> None:

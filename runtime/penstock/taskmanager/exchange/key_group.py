@@ -27,7 +27,7 @@ _MIN_KEYS_TO_HASH = 1000
 
 
 _BATCHES_TO_HASH = 64
-"""Number of batches whose keys are all hashed after a batch with mostly new keys."""
+"""Number of batches after a batch with mostly new keys. All keys of these batches are hashed."""
 
 
 class OneKeyedTargetWriter(SingleTargetWriter):

@@ -67,7 +67,7 @@ class LocalStateFiles:
         """The folder of the copies, or None if no copies are kept."""
         self._lock = threading.Lock()
         self._uploaded: dict[str, int] = {}
-        """Checkpoint that each file was written for. `completed` and `aborted` remove its entries."""
+        """Checkpoint for which each file was written. `completed` and `aborted` remove entries."""
         self._named: dict[int, set[str]] = {}
 
     def writer(self, files: StateFileWriter, checkpoint_id: int) -> StateFileWriter:

@@ -49,8 +49,8 @@ def position(values: list[Any], iterator: Iterator[Any]) -> int:
 
 
 def raise_user_error(place: Place, error: Exception, description: str, remedy: str = _REMEDY) -> NoReturn:
-    """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, after the operator
-    is filled in.
+    """Raise `UserFunctionError` for an error of user code. Penstock's own errors are raised again, after the name of
+    the operator is added.
 
     Args:
         description: the call and the record, for the message.

@@ -40,7 +40,7 @@ class SelectedKey(NamedTuple):
 
 
 def selected_key(key_selector: Any, type_info: TypeInformation | None, operation: str = "key_by") -> SelectedKey:
-    """Return the key selector for a stream of that type.
+    """Return the key selector for a stream of this type.
 
     Raises:
         InvalidJob: the argument is not a key selector, or it names a field that the type does not have.

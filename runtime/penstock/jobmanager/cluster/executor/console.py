@@ -74,7 +74,7 @@ class ConsoleHandler(logging.Handler):
 
 
 def head(stream: TextIO, place: str) -> str:
-    """Return the beginning of a line of the operator and subtask, or an empty text if they are not known."""
+    """Return the beginning of a line, which names the operator and subtask. The text is empty if they are not known."""
     return f"{_coloured(stream, f'[{place}]', _PLACE)} " if place else ""
 
 

@@ -81,7 +81,8 @@ def executor_command(
         host: address of the executor for other processes.
         work_dir: working directory of its TaskManager.
         folder: working directory of the executor.
-        state_dir: directory for the state files of slots. Default: the TaskManager's. Several TaskManagers may share a directory.
+        state_dir: directory for the state files of slots. Default: the TaskManager's directory. Several TaskManagers
+            may share a directory.
     """
     java_home = find_java()
     environment = dict(os.environ)

@@ -115,7 +115,7 @@ Event = (
 
 @dataclass(frozen=True)
 class Answer:
-    """Answer of a request. An empty `failure` means success."""
+    """Answer to a request. An empty `failure` means success."""
 
     id: str
     failure: str = ""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def message_view(content: bytes, schema: Schema) -> Any:
-    """Return a stored value as dicts and lists. Enumerations of Protobuf are numbers and maps are lists of entries."""
+    """Return a stored value as dicts and lists. Protobuf's enumerations become numbers, and its maps become lists of
+    entries."""
     try:
         if schema["type"] == "avro":
             return _avro(content, schema["schema"])

@@ -135,8 +135,8 @@ def settled(version: Version, before: Version) -> Version:
     - If the database had files between level 0 and its lowest level, the files of level 1 are moved directly above the
       lowest level.
     - If the database had files only on level 0, the files of level 1 are moved to RocksDB's lowest level.
-    - Otherwise the files of level 1 are moved to level 0. RocksDB does not need a level between, so it would move files
-      from such a level down and rewrite the files of the lowest level.
+    - Otherwise the files of level 1 are moved to level 0. RocksDB does not need a level between these two levels. It
+      would move files from such a level down, and rewrite the files of the lowest level.
 
     Args:
         before: the argument of `raised`.

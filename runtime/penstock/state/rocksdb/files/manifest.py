@@ -2,8 +2,8 @@
 database.
 
 A MANIFEST is a log of *version edits*: a file was added to a level, or removed. Reading it yields the files of a
-database at any point of the log, with their levels, bounds of keys and sequence numbers. Writing one creates a database
-of existing files, as RocksDB does when it imports a column family.
+database at any point of the log, with their levels, bounds of keys and sequence numbers. Writing a MANIFEST creates a
+database from existing files, as RocksDB does when it imports a column family.
 
 A snapshot can therefore name the files of a past moment. A restore can leave out files of other key groups before it
 fetches them, and combine the files of several databases.

@@ -248,7 +248,7 @@ class SourceOperator(Operator):
     def _retry(self, now_ms: int) -> None:
         """Read splits without records again.
 
-        While another split has records, the time until the next retry grows with their number.
+        While another split has records, the time until the next retry grows with the number of splits without records.
         """
         self._retried_at, self._retry_ms = now_ms, max(_RETRY_MS, self._order.retry() // _RETRIED_PER_MS)
 
