@@ -34,7 +34,6 @@ class SessionProcess:
         settings = {
             "rest.port": "0",
             "high-availability.storageDir": f"{self.folder}/programs",
-            "execution.checkpointing.dir": f"{self.folder}/checkpoints",
             "execution.checkpointing.savepoint-dir": f"{self.folder}/savepoints",
         }
         command = [sys.executable, "-m", "penstock.cli", "session", "--local"]

@@ -5,6 +5,7 @@ Every path exists twice, as `/jobs` and as `/v1/jobs`, because Flink's clients u
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from typing import TYPE_CHECKING
@@ -21,7 +22,7 @@ from penstock.metrics import prometheus
 from penstock.rest import models
 from penstock.rest.auth import PROBES, AllowedHosts, check_origin, is_open
 from penstock.rest.body_limit import BodyLimit
-from penstock.rest.errors import error_lines, http_status
+from penstock.rest.errors import Unavailable, error_lines, http_status
 from penstock.rest.metric_facts import refresh_metrics
 from penstock.rest.routes.actions import action_routes
 from penstock.rest.routes.autoscaler import autoscaler_routes
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from starlette.responses import Response
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
     from penstock.rest.auth import TokenFile
     from penstock.rest.gateway import ClusterGateway, Jars, Programs
@@ -88,6 +90,8 @@ def create_app(
     _add_errors(app)
     _add_checks(app, access, hosts)
     app.add_middleware(BodyLimit)
+    closing = closing or threading.Event()
+    app.add_middleware(_Closing, closing=closing)
     api = APIRouter()
     api.include_router(cluster_routes(gateway, takes_programs=jars is not None))
     for make in (
@@ -106,7 +110,7 @@ def create_app(
         state_routes,
     ):
         api.include_router(make(gateway))
-    api.include_router(live_routes(gateway, closing or threading.Event()))
+    api.include_router(live_routes(gateway, closing))
     if programs is not None:
         api.include_router(program_routes(programs))
     if jars is not None:
@@ -180,6 +184,32 @@ def _add_errors(app: FastAPI) -> None:
             [text, "remedy: this is a defect of Penstock. The log of the JobManager has the stack trace"],
             "INTERNAL",
         )
+
+
+class _Closing:
+    """Middleware that responds with 503 to requests during the shutdown, also to those that the end of the server cancels."""
+
+    def __init__(self, app: ASGIApp, closing: threading.Event) -> None:
+        self._app, self._closing = app, closing
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def watched(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        if not self._closing.is_set():
+            try:
+                await self._app(scope, receive, watched)
+            except (Exception, asyncio.CancelledError):
+                if is_started or not self._closing.is_set():
+                    raise
+            else:
+                return
+        error = Unavailable("this JobManager is shutting down", remedy="repeat the request when it has restarted")
+        await _failure(http_status(error), error_lines(error), error.code)(scope, receive, send)
 
 
 def _validation_line(found: dict[str, object]) -> str:

@@ -212,3 +212,42 @@ def test_a_server_with_a_token_accepts_any_host_name_unless_host_names_are_confi
 def test_configured_host_names_are_answered(gateway: FakeGateway) -> None:
     with RestServer(gateway, "localhost", 0, allowed_hosts=["*"]) as server:
         assert httpx.get(f"{server.url}/overview", headers={"Host": "whatever.example"}).status_code == 200
+
+
+class HangingGateway:
+    """A gateway whose list of jobs does not return until the test has ended."""
+
+    def __init__(self, gateway: FakeGateway) -> None:
+        self._gateway = gateway
+        self.is_asked, self.is_over = threading.Event(), threading.Event()
+
+    def jobs(self) -> list[object]:
+        self.is_asked.set()
+        self.is_over.wait(30)
+        raise RuntimeError("the cluster has ended")
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._gateway, name)
+
+
+@pytest.mark.parametrize("is_released", [True, False])
+def test_a_request_that_is_open_at_the_end_of_the_server_gets_503(
+    gateway: FakeGateway, monkeypatch: pytest.MonkeyPatch, *, is_released: bool
+) -> None:
+    monkeypatch.setattr("penstock.rest.server.STOP_SECONDS", 1.0)
+    hanging = HangingGateway(gateway)
+    answers: list[httpx.Response] = []
+    with RestServer(cast("ClusterGateway", hanging), "localhost", 0) as server:
+        client = threading.Thread(target=lambda: answers.append(httpx.get(f"{server.url}/jobs", timeout=20)))
+        client.start()
+        assert hanging.is_asked.wait(20)
+        if is_released:
+            threading.Timer(0.3, hanging.is_over.set).start()
+        server.stop()
+    client.join(20)
+    hanging.is_over.set()
+    assert answers[0].status_code == 503
+    assert answers[0].json()["errors"] == [
+        "this JobManager is shutting down",
+        "remedy: repeat the request when it has restarted",
+    ]

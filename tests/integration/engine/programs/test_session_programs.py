@@ -10,6 +10,7 @@ import sys
 import time
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -376,3 +377,18 @@ def test_secrets_of_a_program_do_not_appear_in_its_output(session: SessionProces
     assert "WARNING" in log
     assert secret not in log + "".join(session.output(job_id))
     assert secret not in session.http.get(f"/jobs/{job_id}").text
+
+
+def test_a_start_that_is_open_at_the_end_of_the_session_gets_503(tmp_path: Path) -> None:
+    session = SessionProcess(tmp_path)
+    session.start()
+    program = session.upload("slow.py", "import time\n\nprint('waits', flush=True)\ntime.sleep(600)\n")
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(session.http.post, f"/jars/{program}/run")
+        session.wait_until(session.processes, "the process of the program")
+        assert session.process is not None
+        session.process.send_signal(signal.SIGTERM)
+        assert answer.result(60).status_code == 503, answer.result().text
+        assert "shutting down" in answer.result().text
+    session.stop()
+    assert not list((tmp_path / "programs").rglob("programs/*.json"))

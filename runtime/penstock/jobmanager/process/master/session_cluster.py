@@ -86,8 +86,10 @@ def _serve(
 ) -> int:
     collect_rarely()
     session = _EndingSession(provider, stop_requested)
-    remote = RemotePrograms(session, settings)
-    with master_log(settings) as session.logs, _programs(provider, session, settings) as session.programs:
+    with master_log(settings) as session.logs, _storage(settings) as (folder, url):
+        settings = _with_checkpoints(settings, url)
+        remote = RemotePrograms(session, settings)
+        session.programs = _programs(provider, session, settings, folder, url)
         session.programs.start()
         server = session.serve(settings, programs=remote, jars=SessionJars(session.programs))
         assert server is not None
@@ -110,22 +112,39 @@ def _serve(
 
 
 @contextmanager
-def _programs(provider: SharedProvider, session: Session, settings: Configuration) -> Iterator[ProgramRunner]:
-    """Yield the runner of programs. A temporary folder contains their output. Without storage for high availability, it also contains the
-    programs.
+def _storage(settings: Configuration) -> Iterator[tuple[str, str]]:
+    """Yield a temporary folder for the output of programs, and the URL of the session's folder in storage. Without storage for high
+    availability, this folder is a part of the temporary folder.
     """
     with tempfile.TemporaryDirectory(prefix="penstock-programs-", ignore_cleanup_errors=True) as folder:
         storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
-        url = join_url(normalize_url(storage or folder), "session")
-        yield ProgramRunner(
-            lambda: provider.shared(settings),
-            _for_jobs(settings.to_dict()),
-            ProgramStore(url, object_store_options(settings)),
-            session.dispatcher.metric_store,
-            settings.get(options.JOBSTORE_CAPACITY),
-            settings.get(options.JOBSTORE_EXPIRATION).total_seconds(),
-            folder,
-        )
+        yield folder, join_url(normalize_url(storage or folder), "session")
+
+
+def _with_checkpoints(settings: Configuration, url: str) -> Configuration:
+    """Return the settings with a directory for checkpoints, so that a program that starts again continues from its newest checkpoints."""
+    if settings.get(options.CHECKPOINT_DIRECTORY):
+        return settings
+    return Configuration(settings).set(options.CHECKPOINT_DIRECTORY, join_url(url, "checkpoints"))
+
+
+def _programs(
+    provider: SharedProvider, session: Session, settings: Configuration, folder: str, url: str
+) -> ProgramRunner:
+    """Return the runner of programs.
+
+    Args:
+        folder, url: see `_storage`.
+    """
+    return ProgramRunner(
+        lambda: provider.shared(settings),
+        _for_jobs(settings.to_dict()),
+        ProgramStore(url, object_store_options(settings)),
+        session.dispatcher.metric_store,
+        settings.get(options.JOBSTORE_CAPACITY),
+        settings.get(options.JOBSTORE_EXPIRATION).total_seconds(),
+        folder,
+    )
 
 
 @contextmanager

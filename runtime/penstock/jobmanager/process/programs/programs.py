@@ -26,6 +26,7 @@ from penstock.common.program.bundle import prepared
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import SlotUse
+from penstock.jobmanager.process.programs.actions import ProgramActions
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
 from penstock.jobmanager.process.programs.fork_server import ForkServer
@@ -53,8 +54,6 @@ OUTPUT_S = 1.0
 """Time in seconds for the output of a process after its end. A process that it has started may keep the output open."""
 FORGET_S = 30.0
 """Interval in seconds of attempts to remove an ended program from storage."""
-MAX_OPERATIONS = 1_000
-
 logger = logging.getLogger(__name__)
 
 
@@ -83,10 +82,7 @@ class ProgramRunner:
         self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
         self._programs: dict[str, RunningProgram] = {}
         self._outputs = ProgramOutputs(folder, settings)
-        self._operations: dict[str, facts.Operation] = {}
-        """Actions on the jobs of processes that have ended."""
-        self._requested: dict[str, str] = {}
-        """Ids of programs by the id of an action on one of their jobs."""
+        self.actions = ProgramActions(self.program_of, self.programs)
         self.registering = threading.Lock()
         """Lock for the registration of a program and for the deletion of a bundle, so that no program starts without its bundle."""
         self._lock = threading.Lock()
@@ -128,7 +124,11 @@ class ProgramRunner:
             self.store.put(spec)
             self._start(program)
             with program.changed:
-                decided = program.changed.wait_for(lambda: bool(program.jobs) or program.end is not None, START_S)
+                decided = program.changed.wait_for(
+                    lambda: bool(program.jobs) or program.end is not None or self._closing.is_set(), START_S
+                )
+            if self._closing.is_set() and not program.jobs:
+                raise _shutting_down()
             if not decided:
                 raise ClusterError(
                     f"the program has started no job within {START_S:.0f} s", remedy="call execute() earlier"
@@ -150,9 +150,11 @@ class ProgramRunner:
         program = RunningProgram(spec, self._outputs.new(f"plan-{uuid.uuid4().hex}", spec.configuration))
         process = self._start(program, plan_only=True)
         with program.changed:
-            program.changed.wait_for(lambda: program.end is not None, START_S)
+            program.changed.wait_for(lambda: program.end is not None or self._closing.is_set(), START_S)
         if program.end is None:
             self._forks.kill(process.pid)
+            if self._closing.is_set():
+                raise _shutting_down()
             raise ClusterError(f"the program did not build its graph within {START_S:.0f} s")
         if program.end.plan is None:
             raise program.end.error()
@@ -210,35 +212,6 @@ class ProgramRunner:
 
     # --- actions ----------------------------------------------------------------------------------------------
 
-    def note_request(self, job_id: str, request_id: str) -> str:
-        """Remember which program performs an action. Return the id of the action."""
-        program = self.program_of(job_id)
-        if program is not None:
-            with self._lock:
-                self._requested[request_id] = program.spec.id
-                _shorten(self._requested)
-        return request_id
-
-    def operation(self, request_id: str) -> facts.Operation | None:
-        """Return the status of an action, or None. Only the process of its job knows it, and at the end of the process this object.
-
-        Raises:
-            Unavailable: the process does not answer.
-        """
-        with self._lock:
-            if request_id in self._operations:
-                return self._operations[request_id]
-            program = self._programs.get(self._requested.get(request_id, ""))
-        if program is not None and program.gateway is not None:
-            return program.gateway.operation(request_id)
-        deadline = time.monotonic() + LIST_S
-        for program in self.programs():  # the session was restarted after the request
-            gateway = program.gateway
-            with suppress(PenstockError):
-                if gateway is not None:
-                    return gateway.operation(request_id, deadline)
-        return None
-
     def cancel(self, program: RunningProgram, job_id: str) -> None:
         """Cancel a job. A process that does not answer is killed, which also cancels the other jobs of its program. A program whose
         process is being restarted is not started again.
@@ -262,7 +235,7 @@ class ProgramRunner:
         program = RunningProgram(spec, self._outputs.new(spec.id, spec.configuration))
         with self._lock:
             if self._closing.is_set():
-                raise Conflict("the session is shutting down", remedy="send the program again when it has restarted")
+                raise _shutting_down()
             taken = {one.spec.job_id for one in self._programs.values()}
             if spec.job_id in taken:
                 raise InvalidJob(
@@ -339,10 +312,7 @@ class ProgramRunner:
                 logger.exception("the data of job %s is lost", job_id)
         try:
             assert gateway is not None
-            found = gateway.operations()
-            with self._lock:
-                self._operations |= {operation.id: operation for operation in found}
-                _shorten(self._operations)
+            self.actions.keep(gateway.operations())
         except PenstockError as error:
             logger.warning("the outcomes of actions are lost: %s", error)
         with self._lock:
@@ -439,9 +409,7 @@ class ProgramRunner:
     def _remove_stored(self, program_id: str) -> None:
         """Remove a program from the store, and try it again later if the storage does not respond."""
 
-        def remove(delay_s: float) -> bool:
-            if self._closing.wait(delay_s):
-                return True
+        def remove() -> bool:
             try:
                 self.store.remove(program_id)
             except PenstockError as error:
@@ -450,10 +418,10 @@ class ProgramRunner:
             return True
 
         def keep_trying() -> None:
-            while not remove(FORGET_S):
+            while not self._closing.wait(FORGET_S) and not remove():
                 pass
 
-        if not remove(0.0):
+        if not remove():
             threading.Thread(target=keep_trying, name="program-removal", daemon=True).start()
 
     # --- the end of the session -------------------------------------------------------------------------------
@@ -461,6 +429,8 @@ class ProgramRunner:
     def suspend(self) -> None:
         """End all processes. Their jobs are left with their checkpoints, and continue when the session starts again."""
         self._closing.set()
+        for program in self.programs():
+            program.note(lambda: None)  # requests that wait for its first job end
         self._in_all("suspend")
         for program in self.programs():
             if program.process is not None:
@@ -494,7 +464,5 @@ def _call(connection: Connection, function: str) -> None:
         logger.warning("the process of a program did not end its jobs: %s", error)
 
 
-def _shorten(entries: dict[str, Any]) -> None:
-    """Remove the oldest entries of a dictionary of actions that is too large."""
-    while len(entries) > MAX_OPERATIONS:
-        del entries[next(iter(entries))]
+def _shutting_down() -> Unavailable:
+    return Unavailable("the session is shutting down", remedy="send the program again when the session has restarted")

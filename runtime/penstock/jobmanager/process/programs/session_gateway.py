@@ -156,15 +156,15 @@ class SessionGateway:
     ) -> str:
         of = self._of(job_id)
         request = of.trigger_savepoint(job_id, target_directory, cancel_job=cancel_job, trigger_id=trigger_id)
-        return self._programs.note_request(job_id, request)
+        return self._programs.actions.note(job_id, request)
 
     def trigger_checkpoint(self, job_id: str, *, trigger_id: str | None) -> str:
         request = self._of(job_id).trigger_checkpoint(job_id, trigger_id=trigger_id)
-        return self._programs.note_request(job_id, request)
+        return self._programs.actions.note(job_id, request)
 
     def stop(self, job_id: str, target_directory: str | None, *, drain: bool, trigger_id: str | None) -> str:
         request = self._of(job_id).stop(job_id, target_directory, drain=drain, trigger_id=trigger_id)
-        return self._programs.note_request(job_id, request)
+        return self._programs.actions.note(job_id, request)
 
     def cancel(self, job_id: str) -> None:
         program = self._programs.program_of(job_id)
@@ -175,10 +175,10 @@ class SessionGateway:
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
         request = self._of(job_id).rescale(job_id, parallelism, trigger_id=trigger_id)
-        return self._programs.note_request(job_id, request)
+        return self._programs.actions.note(job_id, request)
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
         return self._own.dispose_savepoint(path, trigger_id=trigger_id)
 
     def operation(self, request_id: str) -> facts.Operation:
-        return self._programs.operation(request_id) or self._own.operation(request_id)
+        return self._programs.actions.status(request_id) or self._own.operation(request_id)
