@@ -34,7 +34,8 @@ class ClusterBuilder:
     Args:
         hosts: one host name or several. At least one host must answer.
         user: the user's name. It needs `password_file`, the file of the password, which is read at every connection.
-        local_datacenter: the data center whose nodes get requests. The default is that of the first host that answers.
+        local_datacenter: the data center whose nodes get requests. The default is the data center of the first host
+            that answers.
         ca_file: the certificate authority of the servers' certificates. If given, connections are encrypted. Unless
             `checks_names` is False, the certificates must contain the servers' addresses that the driver uses.
         cert_file, key_file: the client's certificate and key, if servers require them.
@@ -138,8 +139,8 @@ class ClusterBuilder:
 
 
 class Stamps:
-    """The timestamps of writes, in microseconds since 1970. A given timestamp stays in effect until another one is
-    given.
+    """The timestamps of writes, in microseconds since 1970. A given timestamp stays in effect until another timestamp
+    is given.
     """
 
     def __init__(self) -> None:

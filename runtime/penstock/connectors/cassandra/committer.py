@@ -91,7 +91,7 @@ class CassandraCommitter(CheckpointCommitter):
         return any(row.checkpoint_id >= checkpoint_id for row in self._notes(sink_id, subtask))
 
     def is_sent(self, sink_id: str, subtask: int, checkpoint_id: int, run: str, last_row: int) -> bool:
-        """Return whether this checkpoint of this run, or a later one, was sent."""
+        """Return whether this checkpoint, or a later checkpoint of the same run, was sent."""
         return any(
             row.run == run and row.checkpoint_id >= checkpoint_id and row.last_row >= last_row
             for row in self._notes(sink_id, subtask)

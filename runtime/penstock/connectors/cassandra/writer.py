@@ -1,4 +1,5 @@
-"""Two writers. `DirectWriter` sends records, and waits at a barrier until the server has them. `HoldingWriter` stores them in the checkpoint."""
+"""Two writers. `DirectWriter` sends records, and waits at a barrier until the server has the records. `HoldingWriter`
+stores records in the checkpoint."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class AwsTarget:
             is_over: returns True when the caller no longer needs the result. The call is then not retried.
 
         Raises:
-            PlatformError: (class `kind`) the call fails for good.
+            PlatformError: (class `kind`) the call failed, and a retry cannot help or came too late.
         """
         started = time.monotonic()
         pause_s = 0.05

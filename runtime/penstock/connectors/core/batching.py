@@ -1,4 +1,4 @@
-"""Writers that collect records. They send them at a limit of size, at a limit of time, and at every barrier."""
+"""Writers that collect records. They send the records at a limit of size, at a limit of time, and at every barrier."""
 
 from __future__ import annotations
 

@@ -53,7 +53,8 @@ class Bulk(ABC, Generic[W]):
     def send(self, writes: Sequence[W]) -> None:
         """Send the writes, and return when the server has accepted all of them.
 
-        `writes` must not have two writes of one document. If the first write were rejected, its retry would come after the second.
+        `writes` must not have two writes of one document. If the first write were rejected, its retry would come after
+        the second write.
 
         Raises:
             SinkError: the server rejects a write, or accepts none for too long.
@@ -79,7 +80,8 @@ class Bulk(ABC, Generic[W]):
 class DocumentWriter(BatchingWriter, Generic[W]):
     """A writer that buffers at most one write per document.
 
-    If a write replaces the buffered write of its document, the writer drops the buffered one. Otherwise it first sends all buffered writes.
+    If a write replaces the buffered write of its document, the writer drops the buffered write. Otherwise it first
+    sends all buffered writes.
     """
 
     def __init__(self, bulk: Bulk[W], batch_ms: int, batch_size: int, batch_bytes: int) -> None:

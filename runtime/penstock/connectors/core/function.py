@@ -62,8 +62,9 @@ class FunctionSource(Source):
     """A source that runs a `SourceFunction`, or any object with `run(ctx)`.
 
     Args:
-        instances: the number of copies that run. The default is one per subtask for a `ParallelSourceFunction`, and 1 for others.
-        bounded: whether `run` returns by itself. The job can only end if it does.
+        instances: the number of copies that run. The default is one per subtask for a `ParallelSourceFunction`, and 1
+            for other functions.
+        bounded: whether `run` returns by itself. The job can only end if `run` returns.
     """
 
     def __init__(
@@ -301,7 +302,7 @@ class FunctionWriter(SinkWriter):
 
 
 def clock_of(operator: OperatorContext | None) -> Callable[[], int]:
-    """Return the clock for processing time in ms: the task's clock, or the machine's if there is no task."""
+    """Return the clock for processing time in ms: the task's clock, or the machine's clock if there is no task."""
     return operator.clock.now_ms if operator is not None else lambda: time.time_ns() // 1_000_000
 
 

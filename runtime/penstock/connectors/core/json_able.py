@@ -13,7 +13,8 @@ _LEAST, _MOST = -(1 << 63), (1 << 64) - 1
 
 
 def json_able(value: Any, description: str) -> Any:
-    """Return the value in JSON's types. The value read back from a manifest equals it.
+    """Return the value in JSON's types. A manifest that stores the result contains an equal value when it is read
+    again.
 
     Tuples become lists, and numpy's scalars become Python's.
 

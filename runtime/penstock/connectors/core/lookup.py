@@ -31,7 +31,7 @@ class LookupOptions(TypedDict, total=False):
     ttl: TimeLike
     """How long results are cached. The result that a key does not exist is cached, too. 0 means no cache. Default: 60 s."""
     most_kept: int
-    """Maximum number of cached results per subtask. The oldest are evicted first. Default: 100,000."""
+    """Maximum number of cached results per subtask. The oldest results are evicted first. Default: 100,000."""
     connections: int
     """Maximum number of connections per subtask. Default: 2."""
 

@@ -108,7 +108,7 @@ class SinkWriter(ABC):
     def next_processing_time(self, now: int, /) -> int | None:
         """Return the time (ms) by which to call `advance_processing_time`, or None if no call is due before the next record.
 
-        By default a writer that overrides `advance_processing_time` is called every second.
+        By default, if a writer overrides `advance_processing_time`, this method is called every second.
         """
         if type(self).advance_processing_time is SinkWriter.advance_processing_time:
             return None

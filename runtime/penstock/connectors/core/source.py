@@ -121,7 +121,7 @@ class SplitEnumerator(ABC):
         always called.
 
         Raises:
-            SourceError: the rest of the splits cannot be read.
+            SourceError: the other splits cannot be read.
         """
         return set()
 
@@ -221,7 +221,8 @@ class SplitReader(ABC):
         return None
 
     def take_watermarks(self) -> list[tuple[int, int]]:
-        """Return the source's own watermarks among the records just read. For each: the number of records before it, and its time (ms).
+        """Return the source's own watermarks among the records just read. An entry has the number of records before the
+        watermark, and the watermark's time (ms).
 
         Called once after every batch. The list is in order, and its last watermark is equal to `watermark`.
         """
@@ -305,7 +306,8 @@ class SourceReader(ABC):
         """Handle a checkpoint's barrier. The checkpoint will contain the present positions of all readers."""
 
     def notify_checkpoint_complete(self, checkpoint_id: int, /) -> None:
-        """Handle a complete checkpoint, for example to report the progress to a server. After a lost notice, the next notice covers both."""
+        """Handle a complete checkpoint, for example to report the progress to a server. After a lost notice, the next
+        notice covers both checkpoints."""
 
     def close(self) -> None: ...
 
@@ -317,9 +319,9 @@ class Source(ABC):
     """Whether every split ends. If True, a subtask without splits has read all of its input. If False, a subtask without splits is
     idle. The source then ends only if all its splits were read to their end and no more are found."""
     in_order: bool = False
-    """Whether a subtask reads one split to its end before the next. If False, it reads its splits in turns, so that no split waits
-    for another to end. The split with the lowest event time always comes first. A bounded source with a watermark strategy is
-    always read in order."""
+    """Whether a subtask reads one split to its end before it begins the next split. If False, it reads its splits in
+    turns, so that no split waits for another to end. The split with the lowest event time always comes first. A bounded
+    source with a watermark strategy is always read in order."""
     needs_last_positions: bool = False
     """Whether the enumerator needs the position at which a split ended, because later splits depend on it."""
     excluded_from_watermarks: bool = False

@@ -109,7 +109,8 @@ class QueueContext(SourceFunction.SourceContext):
     def emit_watermark(self, timestamp: int) -> None:
         """Declare that no record at or before `timestamp` (ms, or an object with `timestamp`) follows.
 
-        The watermark keeps its place between the records emitted before it and those after it.
+        The watermark keeps its place between the records that were emitted before it and the records that are emitted
+        after it.
         """
         with self._changed:
             mark = (len(self._values), int(getattr(timestamp, "timestamp", timestamp)))

@@ -151,7 +151,7 @@ class GenericWriteAheadSink(Sink):
         """Send a checkpoint's records of one subtask, in order. `timestamp` (ms) is when the checkpoint was taken.
 
         Returns:
-            Whether the system took the records. If not, the job fails, and the restore sends them again.
+            Whether the system took the records. If False, the job fails, and the restore sends the records again.
         """
 
     def create_writer(self, context: WriterContext, restored: list[Any], /) -> SinkWriter:

@@ -34,7 +34,7 @@ class DeltaSource(LakehouseSource):
     Args:
         path: the table's path.
         fields: the columns to read and the form of records (see `formats.shape`). Without fields, records are dicts of all columns.
-        version: the version to read. The default is the newest at the start.
+        version: the version to read. The default is the newest version at the start.
         storage_options: options for delta-rs. They override the job's object store settings.
         options: the options of all table formats: `record`, `follow`, `start`, `on_change`.
     """

@@ -101,7 +101,8 @@ def check_writable(table: Any, path: str, *, changes_rows: bool = False) -> None
     """Check that a sink may write to the table.
 
     Raises:
-        InvalidJob: the table requires checked or generated values, which this sink cannot write. Or the table forbids changes of rows.
+        InvalidJob: the table forbids changes of rows, or it requires checked or generated values, which this sink
+            cannot write.
     """
     protocol, metadata = table.protocol(), table.metadata()
     if changes_rows and metadata.configuration.get("delta.appendOnly", "false").lower() == "true":

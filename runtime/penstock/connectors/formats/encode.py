@@ -40,7 +40,7 @@ _UNITS_BELOW_MICROSECOND = ("ns", "ps", "fs", "as")
 
 
 class _Plain(str):
-    """A text that never needs quotes, such as a number's."""
+    """A text that never needs quotes, such as the text of a number."""
 
     __slots__ = ()
 

@@ -4,8 +4,8 @@ One call of msgspec decodes a whole block, into objects with the declared fields
 call reads one JSON value after another and ignores line ends. So a quick check of the block makes sure that each line is one
 object. A block with other values or blank lines is decoded line by line, at half the speed.
 
-Types are checked as they are declared. A field of type `float` accepts `3`, and a field of type `int` refuses `3.5`. A field that
-is not optional must exist. Undeclared fields are skipped, and are never parsed into objects.
+Values are checked against the declared types. A field of type `float` accepts `3`, and a field of type `int` refuses
+`3.5`. A field that is not optional must exist. Undeclared fields are skipped, and are never parsed into objects.
 """
 
 from __future__ import annotations

@@ -46,7 +46,8 @@ class MalformedBlock(ValueError):
 
 
 class Block(NamedTuple):
-    """Whole records, the last one with or without its line end. `line` is the line number of the first one, from 1, or None."""
+    """Whole records. The last record may lack its line end. `line` is the line number of the first record, from 1, or
+    None."""
 
     offset: int
     line: int | None

@@ -1,4 +1,5 @@
-"""A client of Confluent's schema registry or a compatible one (Apicurio, Karapace, Redpanda), and the head of its messages.
+"""A client of Confluent's schema registry or a compatible registry (Apicurio, Karapace, Redpanda), and the head of its
+messages.
 
 Each process requests a schema once, because the schema of an id never changes.
 
@@ -179,7 +180,8 @@ class SchemaRegistry:
         """Return the id of the schema under this subject. Register the schema if `registers` is True.
 
         Raises:
-            SinkError: the registry does not answer or refuses the schema. Or it does not have the schema, and `registers` is False.
+            SinkError: the registry does not answer, refuses the schema, or does not have the schema while `registers`
+                is False.
         """
         if not self.registers:
             return _number(self.look_up(subject, schema), "id")

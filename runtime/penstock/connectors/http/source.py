@@ -216,7 +216,7 @@ class _Reader(SourceReader):
 
 
 class PollReader(SplitReader):
-    """Reader that sends requests in a thread, because a server may be slow. Its position has:
+    """Reader that sends requests in a thread, because a server may be slow. The position of the reader has:
 
     - `cursor`: the cursor of the next request,
     - `etag` and `etag_of`: the ETag of the last response, and the cursor of its request,

@@ -20,7 +20,8 @@ from penstock.connectors.lakehouse.upserts import Changes, nullable
 from penstock.connectors.tables.row_writers import GONE
 
 _FEW = 200
-"""Up to this many keys go into the filter one by one. This lets pyiceberg exclude partitions of any transform."""
+"""Maximum number of keys that go into the filter one by one. This lets pyiceberg exclude partitions of any
+transform."""
 _BATCH_ROWS = 100_000
 
 

@@ -32,7 +32,7 @@ class IcebergSource(LakehouseSource):
         catalog: the catalog's properties (see the package's docstring).
         table: the name, as "namespace.table".
         fields: the columns to read and the form of records (see `formats.shape`). Without fields, records are dicts of all columns.
-        snapshot_id: the snapshot to read. The default is the newest at the start.
+        snapshot_id: the snapshot to read. The default is the newest snapshot at the start.
         options: the options of all table formats: `record`, `follow`, `start`, `on_change`. A version is a snapshot's id.
     """
 
@@ -176,8 +176,8 @@ def _value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _split(snapshot_id: int, file: Any, table: Any) -> Split:
-    """Return the split of one file. `partition` has values of partition columns. The file may not have these columns if the table was
-    made from another table's files."""
+    """Return the split of one file. `partition` has values of partition columns. The file may lack these columns, for
+    example if the table was made from another table's files."""
     spec = table.specs()[file.spec_id]
     schema = table.schema()
     partition = {

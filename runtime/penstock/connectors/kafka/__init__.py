@@ -15,7 +15,8 @@ The commit needs the transactional id, the producer id and the epoch, which are 
 transaction has a separate epoch (`sink.transaction`). So a late or repeated commit affects no other transaction, on brokers of
 any `transaction.version`. A restore can distinguish a committed transaction from a lost one.
 
-**Options** are librdkafka's properties, set by `set_property`. Most have the same names as Kafka's own. Secrets come from files:
+**Options** are librdkafka's properties, set by `set_property`. Most have the same names as Kafka's own properties.
+Secrets come from files:
 `sasl.password.file`, `ssl.key.password.file`, `sasl.oauthbearer.token.file` (`client`).
 
 **Errors.** `SourceError` and `SinkError` name the topic, partition, offset or transaction, the reason, and the remedy. A client

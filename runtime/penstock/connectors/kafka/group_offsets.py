@@ -1,9 +1,10 @@
 """The committed offsets of a consumer group, as its coordinator reports them.
 
-A consumer requests the offsets, and not librdkafka's admin client. The admin client's call (`list_consumer_group_offsets`) ends the
-whole process by SIGSEGV if the broker is not the group's coordinator at this moment. The reason is that the call then wakes a consumer's
-group, but an admin client has no group (librdkafka's issue 5040, present in 2.16.0). The loss of a broker moves coordinators and also
-starts new attempts, so a new attempt would often meet this defect.
+This module requests the offsets with a consumer, and not with librdkafka's admin client. The admin client's call
+(`list_consumer_group_offsets`) ends the whole process by SIGSEGV if the broker is not the group's coordinator at this
+moment. The reason is that the call then wakes a consumer's group, but an admin client has no group (librdkafka's issue
+5040, present in 2.16.0). The loss of a broker moves coordinators and also starts new attempts, so a new attempt would
+often meet this defect.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class GroupClient:
                 found: list[Any] = self._consumer.committed(wanted, timeout=timeout)
                 break
             except self._kafka.KafkaException as error:
-                # If the cluster refuses to name the coordinator, only a poll returns this error. The request itself waits on.
+                # If the cluster refuses to name the coordinator, only a poll returns this error. The request itself
+                # continues to wait.
                 event = self._consumer.poll(_LISTEN_S)
                 if event is not None and event.error() is not None and not event.error().retriable():
                     raise self._kafka.KafkaException(event.error()) from error

@@ -33,7 +33,7 @@ _AWAY = (
 
 
 class ClusterAway(SourceError):
-    """An error for a cluster in which no broker answers, or none knows the leader. A retry may succeed."""
+    """An error for a cluster in which no broker answers, or no broker knows the leader. A retry may succeed."""
 
 
 class KafkaTopicPartition(NamedTuple):

@@ -35,7 +35,7 @@ class Shard(Background):
     """The reader of one shard, from a place on.
 
     Args:
-        client: the stream's client. Others may share it.
+        client: the stream's client. Other readers may share it.
         properties: the split's properties.
         accepts_loss: continue after lost records.
     """

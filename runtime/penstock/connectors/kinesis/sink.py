@@ -175,7 +175,8 @@ class KinesisStreamsSinkBuilder:
         return self
 
     def set_fail_on_error(self, fail_on_error: bool) -> Self:
-        """Set whether the first rejected record fails the job over. Otherwise the sink retries for half a minute."""
+        """Set whether the first rejected record causes a failover of the job. Otherwise the sink retries for half a
+        minute."""
         return self._limit(fails_at_once=bool(fail_on_error))
 
     def set_max_batch_size(self, max_batch_size: int) -> Self:

@@ -47,7 +47,7 @@ class KinesisSource(KinesisSettings):
         streams: a stream's name, or several.
         deserialization_schema: the decoder of the records' data: a schema, or a format of lines such as `JsonLinesFormat`, which decodes
             batches into columns.
-        region: the region. The default is the environment's.
+        region: the region. The default is the environment's region.
         endpoint: the URL of another service with the same protocol.
         start: "latest" (records after the job's first discovery), "trim_horizon" (all records), or a time: a datetime, or ms since 1970.
         discovery_interval: the interval between two checks for shards that result from splits or merges.

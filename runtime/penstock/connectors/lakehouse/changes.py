@@ -59,7 +59,7 @@ class TableChanges(ABC):
 class Reading(NamedTuple):
     """The part of a table that a source reads.
 
-    `version`: the table's version that a bounded source reads. None means the newest.
+    `version`: the table's version that a bounded source reads. None means the newest version.
     `follow_ms`: the interval between two polls for new commits. None means that the source is bounded.
     `start`: the rows that a following source reads first: all rows ("snapshot"), only new rows ("latest"), or the rows after a given version.
     """

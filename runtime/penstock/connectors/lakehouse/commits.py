@@ -6,8 +6,9 @@
     no answer     The commit may have happened: look again. If the lost commit arrives later, the table refuses it. Every commit builds
                   on the state that `look` has loaded, and another commit has changed this state.
 
-An app is one sink of one job. Its checkpoint ids only rise, so the committer has to remember only the last one. A committable names the
-app that wrote it. A job that starts from another job's savepoint therefore finds the other job's commits.
+An app is one sink of one job. Its checkpoint ids only rise, so the committer has to remember only the last id. A
+committable names the app that wrote it. A job that starts from another job's savepoint therefore finds the other job's
+commits.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ class LakehouseSourceOptions(TypedDict, total=False):
     follow: TimeLike | None
     """The interval at which an unbounded source looks for new commits. The default is a bounded source."""
     start: Any
-    """Start of a source with `follow`: "snapshot" (all rows, then new ones; the default), "latest", or a version after which to start."""
+    """Start of a source with `follow`: "snapshot" (all rows, then new rows; the default), "latest", or a version after
+    which to start."""
     on_change: OnChange
     """How to treat a commit that deletes or changes rows: "fail" raises an error (the default), and "skip" skips the commit."""
 
@@ -37,7 +38,7 @@ class LakehouseSource(Source):
 
     Args:
         name: how errors name the table.
-        version: the version to read. None means the newest at the start.
+        version: the version to read. None means the newest version at the start.
     """
 
     in_order = True

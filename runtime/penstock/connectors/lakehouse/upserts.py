@@ -1,7 +1,8 @@
 """Rows that replace or delete the rows of a table with the same key.
 
-The checkpoint stores these rows. When the checkpoint is complete, the JobManager changes the table. It rewrites the files that hold rows
-with these keys, without these rows (copy on write). So every reader of the format sees each key once. One commit replaces all files.
+The checkpoint stores these rows. When the checkpoint is complete, the JobManager changes the table. It rewrites the
+files that hold rows with these keys, and leaves these rows out (copy on write). So every reader of the format sees each
+key once. One commit replaces all files.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class ChangesWriter(StagingWriter):
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:
-    """Return the same columns as nullable ones: a deleted row needs values only for its key."""
+    """Return the same columns, all nullable, because a deleted row needs values only for its key."""
     return pa.schema([field.with_nullable(nullable=True) for field in schema])
 
 

@@ -41,10 +41,11 @@ class AwsWriter(BatchingWriter):
 
     @abstractmethod
     def _request(self, entries: list[Entry]) -> tuple[list[Entry], str]:
-        """Send a request once. Return the rejected entries, which are sent again, and the reason for the first one.
+        """Send a request once. Return the rejected entries, which are sent again, and the reason for the first
+        rejection.
 
         Raises:
-            SinkError: the service rejects an entry for good.
+            SinkError: the service rejects an entry, and a retry cannot help.
         """
 
     @property

@@ -2,7 +2,8 @@
 
 Creating Python objects for a message and its value is most of the cost of reading. So the decoder creates no other object per message if
 possible. It joins JSON values and decodes them in one call, like the lines of files. The records become columns when an operator
-requests columns. If a batch cannot be decoded, the decoder decodes its messages one by one to find the malformed ones.
+requests columns. If a batch cannot be decoded, the decoder decodes its messages one by one to find the malformed
+messages.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class MessageDecoder(ABC):
 
     Args:
         schema: the decoder of values.
-        rejects: collect malformed messages. Otherwise the first one is an error.
+        rejects: collect malformed messages. Otherwise the first malformed message is an error.
     """
 
     def __init__(self, schema: Any, *, rejects: bool) -> None:

@@ -1,7 +1,8 @@
 """Sources of queues: the server delivers a message again until the source has acknowledged it.
 
 A source acknowledges messages when the checkpoint that contains them is complete. In the exactly-once mode, the checkpoint also has the
-ids of the messages that may be redelivered, and one subtask reads. Otherwise every subtask reads, at least once.
+ids of the messages that may be redelivered, and one subtask reads. In the other mode, every subtask reads, and the
+source reads each message at least once.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _DEFAULTS = {
     "w": "majority",
     "appName": "penstock",
 }
-"""Options that apply unless the URL sets others."""
+"""Options that apply unless the URL sets other values."""
 _PASSING = frozenset(
     (
         *(6, 7, 24, 46, 50, 64, 89, 91, 112, 133, 134, 189, 202, 262, 290, 317, 358, 384),

@@ -23,10 +23,10 @@ class MongoSink(Sink):
 
     Args:
         url: MongoDB's URL; see the package.
-        operation: a function from a record to a document. The document replaces the one with the same `_id`, or is inserted. The
-            function may also return pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`, a list of these and documents, or None. Without
-            a function, the records are the documents: dicts, Rows with names, dataclasses, Structs or pydantic models. If `key` is set,
-            they can also be NamedTuples.
+        operation: a function from a record to a document. The document replaces the existing document with the same
+            `_id`, or is inserted. The function may also return pymongo's `ReplaceOne`, `UpdateOne` or `DeleteOne`, a
+            list of these and documents, or None. Without a function, the records are the documents: dicts, Rows with
+            names, dataclasses, Structs or pydantic models. If `key` is set, they can also be NamedTuples.
         key: the fields that identify a document instead of `_id`. They need a unique index.
         batch_size: the number of writes after which a bulk is sent.
         batch_bytes: the size in bytes after which a bulk is sent.

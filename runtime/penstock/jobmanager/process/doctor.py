@@ -76,7 +76,8 @@ class Finding:
 
 
 def examine(conf: Configuration, machine: Machine | None = None) -> Iterator[Finding]:
-    """Yield the findings one after the other. A check that fails to determine a value reports doubtful and raises no error."""
+    """Yield the findings one after the other. If a check cannot determine a value, it reports `DOUBTFUL` and raises no
+    error."""
     examinations: list[Callable[[], Iterator[Finding]]] = [
         lambda: _settings(conf),
         _python,
@@ -132,7 +133,8 @@ def _packages() -> Iterator[Finding]:
 
 
 def _pinned_spark() -> str:
-    """Return the version of PySpark that Penstock needs, or nothing if Penstock is not installed but only on the path."""
+    """Return the version of PySpark that Penstock needs, or an empty string if Penstock is not installed and only on
+    the path."""
     try:
         needs = importlib.metadata.requires(DISTRIBUTION) or []
     except importlib.metadata.PackageNotFoundError:
@@ -158,7 +160,7 @@ def _extras() -> Iterator[Finding]:
 def _is_installed(module: str) -> bool:
     try:
         return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # its parent is missing
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 

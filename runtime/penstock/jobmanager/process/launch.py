@@ -63,7 +63,7 @@ def run_script(
     session = executor.session
 
     def started(master: JobMaster) -> None:
-        # The command line's options of a start apply to the first job only.
+        # The options that the command line gives for a start apply only to the first job.
         session.submit_options = SubmitOptions()
 
     session.on_started = started
@@ -72,7 +72,7 @@ def run_script(
         with ending_on_sigterm():
             run_script_on(executor, script, args, command_line(configuration, parallelism))
     except BaseException as error:
-        sys.last_value = error  # as Python does after an error, so that the missing execute() is no second message
+        sys.last_value = error  # Python sets it too; it prevents a second message
         if isinstance(error, Terminated):
             from penstock.jobmanager.process.master.master_process import suspend
 
@@ -157,7 +157,7 @@ def is_released(*, job_id: str, configuration: Mapping[str, str]) -> bool:
     """Return whether a job that waits for its release was released.
 
     Raises:
-        StorageError, StorageRefused: storage cannot tell.
+        StorageError, StorageRefused: storage cannot be read.
     """
     from penstock.checkpoint.files.storage import CheckpointStorage
     from penstock.checkpoint.leadership.release import read_release
@@ -321,7 +321,7 @@ def _manifest(against: str, stores: Mapping[str, Any]) -> Manifest:
 
 
 def _problem(error: PenstockError) -> dict[str, str]:
-    # Reports have one code for unusable storage, for a refusal as well as for no response.
+    # Reports have one code for unusable storage. It covers a refusal and a missing response.
     code = StorageError.code if isinstance(error, StorageRefused) else error.code
     location = error.location or user_place(error)
     return {

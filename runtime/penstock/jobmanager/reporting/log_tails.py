@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class Logs(Protocol):
-    """Function that returns logs, as `rest.gateway.ClusterGateway` does. None means the JobManager's."""
+    """Function that returns logs, as `rest.gateway.ClusterGateway` does. None means the JobManager's logs."""
 
     def logs(self, task_manager: str | None) -> Sequence[facts.LogFile]: ...
 

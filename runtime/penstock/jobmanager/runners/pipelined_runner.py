@@ -190,7 +190,8 @@ class PipelinedRunner(SparkRunner):
     def _close_tasks(self, job: threading.Thread, attempt: Attempt) -> JobFailed | None:
         """Make every task close its functions and end.
 
-        The wait for a failed attempt is shorter than for a successful one. Exceptions of a failed attempt's functions are only logged.
+        The wait for a failed attempt is shorter than for a successful attempt. Exceptions of a failed attempt's
+        functions are only logged.
         """
         command = encode_command(EpochCommand(attempt=attempt.number, epoch=self._epoch + 1, terminate=True))
         sent = [self._server.send(attempt.number, slot, 0, command) for slot in range(attempt.slots)]

@@ -72,7 +72,7 @@ class SparkRunner:
     """Runner that runs epochs on a SparkCluster.
 
     Args:
-        cluster: cluster, which is started.
+        cluster: cluster that was already started.
     """
 
     streaming = False

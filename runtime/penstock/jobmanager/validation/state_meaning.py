@@ -101,7 +101,7 @@ def _has_items(value: Any) -> bool:
 
 
 def _contradiction(node: OperatorNode, manifest: Manifest) -> str:
-    """Return the reason why the operator cannot use the state in any case, or an empty string if none is known."""
+    """Return the reason if the operator can certainly not use the state, or an empty string if no reason is known."""
     if _has_keyed_state(manifest, node.uid) and not node.operation.is_keyed:
         return "the state is kept by key, but the operator has no key now"
     if _splits(manifest, node.uid) and node.source is None:

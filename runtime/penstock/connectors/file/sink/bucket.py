@@ -35,7 +35,7 @@ class BucketAssigner(ABC):
     def get_bucket_id(self, element: Any, context: BucketContext, /) -> str: ...
 
     def assign(self, values: list[Any], timestamps: list[int] | None, context: BucketContext, /) -> str | list[str]:
-        """Return one bucket if all records have the same, else a list with the bucket of each record.
+        """Return one bucket if all records have the same bucket, else a list with the bucket of each record.
 
         Raises:
             UserFunctionError: the assigner's result is not a bucket. The error names the result and the record.
@@ -155,7 +155,7 @@ def _zone(name: str) -> tzinfo:
 
 
 def one_or_each(buckets: list[str], values: list[Any]) -> str | list[str]:
-    """Return one bucket if all values have the same, else a list with the bucket of each value.
+    """Return one bucket if all values have the same bucket, else a list with the bucket of each value.
 
     Each bucket must be a path below the base path, and must not have parts that readers skip.
 

@@ -174,7 +174,7 @@ class FileSink(Sink):
 
 
 def checked_encoder(encoder: Encoder | Callable[[Any], str | bytes]) -> Encoder:
-    """Return an encoder. A function from a record to its line is wrapped in one."""
+    """Return an encoder. A function from a record to its line is wrapped in an encoder."""
     return encoder if isinstance(encoder, Encoder) else FunctionEncoder(encoder)
 
 

@@ -1,8 +1,8 @@
 """Parts on a local (or mounted) file system: hidden files that a hard link under the final name makes visible.
 
 The creation of a link is atomic, and it never replaces a file. So the commit is atomic, and a conflict becomes an error.
-On a file system without links, the store renames the file. To continue a part, the store copies its durable bytes into a new file, which
-then replaces the old one. A zombie that still has the old file open writes into a deleted file.
+On a file system without links, the store renames the file. To continue a part, the store copies its durable bytes into
+a new file, which then replaces the old file. A zombie that still has the old file open writes into a deleted file.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ class BlockCutter:
         return Block(offset, line, block)
 
     def _leave_out(self, data: bytes) -> None:
-        """Reject the current line and go to the next one. `data` does not contain the line's end."""
+        """Reject the current line and go to the next line. `data` does not contain the line's end."""
         reason = f"the line is longer than {_LONGEST_RECORD >> 20} MiB"
         text = data[:_KEPT].decode("utf-8", "backslashreplace")
         if not self._format.rejects:

@@ -7,8 +7,8 @@
 - the message's place in the schema's file: the length of a list, and then the list of zigzag numbers. The first message has one zero byte.
 
 Protobuf's rules decide about fields that only one side knows, so the reader's descriptor decodes messages of all versions. If a
-registry is used, the reader asks it once for each id which message the numbers mean. A message of another kind is refused. If no
-registry is used, the numbers are compared with the reader's file.
+registry is used, the reader asks the registry once for each id which message the numbers mean. A message of another
+kind is refused. If no registry is used, the numbers are compared with the reader's file.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class ProtobufMessages(MessageFormat):
         parse = self._schema.message.FromString
         convert = Reading(rows=self._rows).reader(self._schema.descriptor)
         heads: set[bytes] = set()
-        """Heads that are already checked. Most topics have few."""
+        """Heads that are already checked. Most topics have few different heads."""
 
         def with_head(message: bytes) -> Any:
             begin = _head_end(message)

@@ -22,7 +22,8 @@ def register(registry: SchemaRegistry, subject: str, schema: ProtobufSchema) -> 
     """Register the schema and its imports, and return the schema's id.
 
     Raises:
-        SinkError: the registry does not answer or refuses the schema. Or it does not have the schema, and `registry.registers` is False.
+        SinkError: the registry does not answer, refuses the schema, or does not have the schema while
+            `registry.registers` is False.
     """
     return registry.register(subject, _registered(schema.descriptor.file, registry.refer))
 

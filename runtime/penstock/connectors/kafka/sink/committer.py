@@ -159,7 +159,8 @@ class KafkaCommitter(Committer):
     def _unnamed(self, ids: list[str]) -> list[Description]:
         """Return the ids that the cluster knows, except ids whose last transaction a snapshot names.
 
-        Such a transaction may still be committed, or may be lost. A new epoch for its id would make it impossible to determine which.
+        Such a transaction may still be committed, or may be lost. If its id got a new epoch, its outcome could no
+        longer be determined.
         """
         return [
             found

@@ -184,7 +184,8 @@ class KafkaSinkBuilder(ClientBuilder):
         return self
 
     def set_takes_over(self, takes_over: bool) -> KafkaSinkBuilder:
-        """Set whether the sink aborts transactions that another, dead job has left open under the same prefix."""
+        """Set whether the sink aborts transactions that another job, which has ended, has left open under the same
+        prefix."""
         self._takes_over = takes_over
         return self
 
@@ -199,7 +200,7 @@ class KafkaSinkBuilder(ClientBuilder):
         """Return the sink.
 
         Raises:
-            InvalidJob: a setting is missing or contradicts another one, or the extra is not installed.
+            InvalidJob: a setting is missing or contradicts another setting, or the extra is not installed.
         """
         package("confluent_kafka")
         package("aiokafka")

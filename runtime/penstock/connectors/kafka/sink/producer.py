@@ -42,7 +42,7 @@ class _Reports:
 
     def __init__(self) -> None:
         self.failed: tuple[Any, str, int] | None = None
-        """First message that was not delivered: the error, its topic, its bytes."""
+        """The error, topic and bytes of the first message that was not delivered."""
         self.identity: tuple[int, int] | None = None
         """Producer id and epoch."""
 

@@ -1,4 +1,4 @@
-"""The producers of a subtask's transactions: the current one and the next one.
+"""The producers of a subtask's transactions: the current and the next producer.
 
 Every transaction has a separate producer with a new epoch for its id (`transaction`). A new producer needs several requests to
 the broker. So a thread prepares the next producer while the present producer writes.
@@ -70,7 +70,7 @@ class TransactionalProducers:
         self._thread.submit(producer.close)
 
     def committed(self, checkpoint_id: int) -> None:
-        """Release the ids of this checkpoint and those before it. Their transactions are committed."""
+        """Release the ids of this checkpoint and of earlier checkpoints. Their transactions are committed."""
         done = [checkpoint for checkpoint in self._used if checkpoint <= checkpoint_id]
         with self._lock:
             for checkpoint in done:

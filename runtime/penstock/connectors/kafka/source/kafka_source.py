@@ -144,7 +144,7 @@ class KafkaSourceBuilder(ClientBuilder):
         return self
 
     def set_starting_offsets(self, starting_offsets_initializer: KafkaOffsetsInitializer) -> KafkaSourceBuilder:
-        """Set where the first start begins. A checkpoint's offsets take precedence.
+        """Set where the source begins to read at its first start. A checkpoint's offsets take precedence.
 
         If no offsets are set, `auto.offset.reset` decides: "latest", or otherwise the earliest records.
         """

@@ -1,8 +1,8 @@
 """Read partitions: a subtask has one consumer of librdkafka, which distributes its messages to the readers of the subtask's splits.
 
 A separate consumer for each partition would need separate threads and connections. So the first reader that polls takes
-the messages of all partitions, and the other readers find theirs in an inbox. If no reader takes the messages of a
-partition (watermark alignment), the consumer pauses it when its inbox is full.
+the messages of all partitions, and the other readers find their messages in an inbox. If no reader takes the messages
+of a partition (watermark alignment), the consumer pauses the partition when its inbox is full.
 
 Some offsets do not belong to records: offsets of transaction markers, and of aborted or compacted records. So a position also advances when
 the end of the partition is reached. Otherwise an idle partition would show a lag forever. After retention has removed the marker, the

@@ -1,4 +1,5 @@
-"""Changes as records: `Row`s with a `RowKind`, or `Change`s. A `Change` has the row before and after, and a position in the log."""
+"""Changes as records: `Row`s with a `RowKind`, or `Change`s. A `Change` has the row before and after the change, and a
+position in the log."""
 
 from __future__ import annotations
 

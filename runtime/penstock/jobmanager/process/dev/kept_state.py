@@ -21,7 +21,7 @@ from penstock.jobmanager.validation.state_meaning import check_state_meaning
 
 
 class LostState(msgspec.Struct, frozen=True):
-    """State that a changed program cannot use. `operator`: its name."""
+    """State that a changed program cannot use. `operator`: name of the operator."""
 
     operator: str
     reason: str

@@ -63,7 +63,8 @@ class JobEnd(msgspec.Struct, frozen=True):
 
 
 class Ended(msgspec.Struct, frozen=True, tag="ended"):
-    """The end of the program or, after a `Stop`, of its jobs. `failed`: whether the program raised an exception."""
+    """The end of the program. After a `Stop`, it is the end of the program's jobs. `failed`: whether the program raised
+    an exception."""
 
     jobs: list[JobEnd]
     failed: bool = False

@@ -62,7 +62,7 @@ class Start:
 
 def run_forked(start: Start, line: Line) -> None:
     """Run the program in this forked process until a stop is requested. Does not return."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that watches the files ends this one
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that watches the files ends this process
     try:
         _Run(start, line).run()
     finally:
@@ -80,7 +80,8 @@ class _Run:
         session.on_started = self._restore
         session.on_accepted = self._accepted
         self._labels: dict[str, str] = {}
-        """Label of each job, by job id: its name and, from the second job of a name on, its number."""
+        """Label of each job, by job id. It is the job's name. If several jobs have the name, later jobs also have a
+        number."""
         self._restored: dict[str, str] = {}
         """Snapshot with which a job started, by job id."""
         self._stop = threading.Event()

@@ -54,7 +54,7 @@ class DevProgram:
     """The program that `penstock dev` runs.
 
     Args:
-        script: its file.
+        script: file of the program.
         settings: settings of the command line.
         run: function that runs it on an executor with these settings.
         show: function that shows an exception of the program.
@@ -110,7 +110,7 @@ class _Run:
     pid: int
     line: Line
     is_ending: bool = False
-    """Whether its end was requested."""
+    """Whether the end of the process was requested."""
     is_over: bool = False
     """Whether the process has ended."""
     ends: list[JobEnd] = field(default_factory=list)
@@ -193,7 +193,7 @@ class _Supervisor:
         return _Run(pid, Line(ours, Message))
 
     def _end(self, run: _Run, *, with_savepoints: bool) -> None:
-        """End the process. Without an answer, kill it."""
+        """End the process. If it does not answer, kill it."""
         run.is_ending = True
         run.line.send(Stop(with_savepoints))
         kill_at = time.monotonic() + (_KILL_S if with_savepoints else 4 * END_S)

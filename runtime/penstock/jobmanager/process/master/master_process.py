@@ -33,7 +33,7 @@ SUSPEND_TIMEOUT_S = 20.0
 FENCED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a superseded master responds before it ends."""
 EXIT_STORAGE = 74
-"""EX_IOERR of sysexits.h: checkpoint storage failed. The Kubernetes operator knows this exit code and the next one."""
+"""EX_IOERR of sysexits.h: checkpoint storage failed. The Kubernetes operator knows this exit code and `EXIT_FENCED`."""
 EXIT_FENCED = 75
 """EX_TEMPFAIL of sysexits.h: restart the master if it is still needed. The Kubernetes operator knows this exit code (`troubles`)."""
 REFUSED_EXIT_DELAY_S = 60.0

@@ -25,7 +25,7 @@ MAX_SPLITS = 100
 MAX_BYTES = 64 * 2**20
 """Maximum size in bytes of a subtask's state to read, because this process keeps it in memory."""
 ATTEMPTS = 5
-"""Maximum number of attempts to read a checkpoint while newer ones replace it."""
+"""Maximum number of attempts to read a checkpoint while newer checkpoints replace it."""
 MAX_READ = 200_000
 """Maximum number of entries that a search reads."""
 

@@ -130,7 +130,8 @@ def _running_attempt(job: JobMaster) -> int:
 
 
 def _look_up_readings(look_ups: LiveLookUps, uid: str, state: str, key: str) -> list[dict[str, object]]:
-    """Look up all possible meanings of the key's text. A meaning that cannot be looked up does not affect the others."""
+    """Look up all possible meanings of the key's text. If one meaning cannot be looked up, the other meanings still
+    are."""
     sample: Peeked | None = None
     refusal: PenstockError | None = None
     for value in readings(key):

@@ -14,8 +14,8 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.rest import facts
 
 AskReadings = Callable[[str | None], str]
-"""Function that returns the metrics of a TaskManager's JVM, or of the JobManager's for None. An empty text means that no JVM runs, or that
-it does not respond.
+"""Function that returns the metrics of a TaskManager's JVM. If its argument is None, it returns the metrics of the
+JobManager's JVM. An empty text means that no JVM runs, or that it does not respond.
 """
 FRESH_S = 1.0
 """Time in seconds for which metrics are shared between requests."""

@@ -1,7 +1,7 @@
 """The Dispatcher: the jobs of this JobManager by id, and REST's requests to them.
 
 An ended job is kept with its REST data (about 70 KB). It is removed when another job starts, if it is too old or if too many jobs have
-ended. So the JobManager of a single job keeps it until the process ends.
+ended. So the JobManager of a single job keeps this job until the process ends.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Dispatcher:
 
     @property
     def has_operations(self) -> bool:
-        """Return whether a client has requested an operation, so that it may still poll the outcome."""
+        """Return whether a client has requested an operation. Such a client may still poll the outcome."""
         with self._lock:
             return bool(self._operations)
 

@@ -49,7 +49,8 @@ class LocalClusterProvider:
     """Provider that starts a local cluster for the first job. Later jobs of the program share it.
 
     The cluster is one JVM with all slots, or one JVM for each TaskManager. `penstock.local-cluster` of the first job selects it. If the
-    job has DataFrames, or if its settings or `least_workers` concern TaskManagers, it is always one JVM for each TaskManager.
+    job has DataFrames, or if its settings or `least_workers` concern TaskManagers, the cluster always has one JVM for
+    each TaskManager.
     """
 
     def __init__(self) -> None:
@@ -66,7 +67,7 @@ class LocalClusterProvider:
         """
         self._in_process: WeakSet[InProcessRunner] = WeakSet()
         self._state_folders: set[str] = set()
-        """State directories that settings name. Others are inside the cluster's directory."""
+        """State directories that settings name. Other state directories are inside the cluster's directory."""
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
         if settings.runner == options.IN_PROCESS:
@@ -169,7 +170,7 @@ class EmbeddedExecutor:
     """Default executor. The cluster and the REST server start with the first job and stop with the process.
 
     Args:
-        token: token of the REST API. Empty means a new one.
+        token: token of the REST API. Empty means a new token.
         serves_in_process: whether REST is also served for jobs without Spark. Otherwise, it is served for such a job only if the job sets
             the port.
     """

@@ -3,8 +3,8 @@
 The port is open and commands find the token as soon as the job is submitted. A client that connects before the server runs waits about
 half a second. Without a client, the server starts `SERVE_AFTER_S` after the first job.
 
-If the configuration has TLS or other tokens than the generated one, the server starts at once, in parallel with the cluster. The job waits
-until the server runs. So an unusable file is reported before the job does any work.
+If the configuration has TLS or other tokens than the generated token, the server starts at once, in parallel with the
+cluster. The job waits until the server runs. So an unusable file is reported before the job does any work.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def _config(settings: JobSettings) -> ClusterConfig:
 
 def _heap_mb(conf: Configuration, slots: int) -> int:
     """Return the heap of an executor with that many slots. Configured sizes are those of a TaskManager with the configured number of slots.
-    An executor with more slots gets more.
+    An executor with more slots gets more memory.
     """
     configured = task_manager_memory(conf)
     more = max(0, slots - configured.slots)

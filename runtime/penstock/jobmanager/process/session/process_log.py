@@ -94,7 +94,8 @@ def _head(stream: TextIO, place: str) -> str:
 
 
 def _is_debugging() -> bool:
-    """Return whether a debugger of the standard library has called this code, and so writes the current line."""
+    """Return whether a debugger of the standard library has called this code. If so, the debugger writes the current
+    line."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_globals.get("__name__") == "bdb":

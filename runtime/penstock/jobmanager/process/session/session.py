@@ -176,7 +176,7 @@ class Session:
                 logger.warning("%s", text)
 
     def _report(self, conf: Configuration) -> None:
-        """Start the reporters of the first job that configures some. They report on all jobs."""
+        """Start the reporters of the first job that configures reporters. They report on all jobs."""
         wanted = (options.METRICS_REPORTERS, options.TRACES_REPORTERS, options.LOGS_REPORTERS)
         if self._reporting is not None or not any(map(conf.get, wanted)):
             return
@@ -323,7 +323,7 @@ class Session:
 
 
 class _ResultQueue:
-    """Queue of results from the job's thread to the iterator's."""
+    """Queue of results from the job's thread to the iterator's thread."""
 
     def __init__(self) -> None:
         self._values: list[bytes] = []
