@@ -1,7 +1,7 @@
 """The application `penstock` without its commands.
 
-`main` adds all of them. `start` adds only the commands that start a job, because the imports of the other commands take
-0.3 s.
+`main` adds all commands. `start` adds only the commands that start a job, because the imports of the other commands
+take 0.3 s.
 """
 
 from __future__ import annotations

@@ -263,7 +263,7 @@ class RestClient:
         """Return the ids of the programs that are stored in a session cluster.
 
         Raises:
-            RequestFailed: the JobManager belongs to one program and stores no others.
+            RequestFailed: the JobManager belongs to one program and stores no other programs.
         """
         response = self._send("GET", "/jars")
         if response.status_code in (404, 405):

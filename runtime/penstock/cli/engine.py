@@ -75,7 +75,8 @@ class Launcher(Protocol):
         ...
 
     def is_released(self, *, job_id: str, configuration: Mapping[str, str]) -> bool:
-        """Return whether a job that waits for its release was released. Raise `PenstockError` if storage cannot tell."""
+        """Return whether a job that waits for its release was released. Raise `PenstockError` if storage cannot be
+        read."""
         ...
 
     def fork_check(self, check: Callable[[], bool]) -> Callable[[], bool]:

@@ -76,7 +76,8 @@ class LiveView:
         self._line_key: object = None
 
     def run(self) -> models.JobProgress | None:
-        """Show the job until it has ended, the user presses Ctrl-C, `stop()` is called, or the patience is over. Return the last progress.
+        """Show the job until it has ended, the user presses Ctrl-C, `stop()` is called, or `patience` seconds pass
+        without a response. Return the last progress.
 
         Raises:
             PenstockError: the first poll failed.

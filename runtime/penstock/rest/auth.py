@@ -1,8 +1,9 @@
 """Authorization of requests: the bearer token (`security.rest.token-file`), and a check against pages of other sites.
 
 A page of another site can make a browser send requests to this server. `check_origin` distinguishes such requests from the dashboard's
-requests. Also, after the page is loaded, its author can change the address of its host name to this machine (DNS rebinding). The browser
-then treats this API as the page's own site. The requests still contain that host name, which `AllowedHosts` refuses.
+requests. Also, the author of a page can change the address of the page's host name to this machine after the page is
+loaded (DNS rebinding). The browser then treats this API as the page's own site. The requests still contain that host
+name, which `AllowedHosts` refuses.
 """
 
 from __future__ import annotations

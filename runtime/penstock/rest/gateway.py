@@ -1,9 +1,9 @@
 """The only interface between REST and the engine. The JobManager implements it, and tests use a fake.
 
-All methods may be called from several threads at once and return quickly, because the web framework runs the methods in its thread pool. A
-long action (savepoint, rescale, …) is started, and its request id is returned. `operation` returns its status. A caller may choose the id
-(`trigger_id`, 32 hex digits). A second request with the same id returns that id and starts nothing, so a client that lost the response can
-repeat its request.
+All methods may be called from several threads at once and return quickly, because the web framework runs the methods in
+its thread pool. A method for a long action (savepoint, rescale, …) starts the action and returns the request id.
+`operation` returns the status of the action. A caller may choose the id (`trigger_id`, 32 hex digits). A second request
+with the same id returns that id and starts nothing, so a client that lost the response can repeat its request.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ class TlsFiles:
 
     Args:
         certificate: the server's certificate, then the intermediate certificates.
-        key: its private key.
+        key: the private key of the certificate.
         ca: CAs that sign client certificates. None means that clients need no certificate.
     """
 

@@ -184,7 +184,8 @@ class Outage:
     def __init__(self, config: RMQConnectionConfig) -> None:
         self._patience = PATIENCE_S if config.automatic_recovery else 0.0
         self._noticed = self._patience + 3.0 * config.requested_heartbeat
-        """How long to retry in seconds while another consumer exists. It may belong to a lost machine whose heartbeats have not failed yet."""
+        """How long to retry in seconds while another consumer exists. This consumer may belong to a lost machine whose
+        heartbeats have not failed yet."""
         self._since: float | None = None
 
     def ended(self) -> None:

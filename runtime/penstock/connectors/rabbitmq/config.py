@@ -142,7 +142,7 @@ class RMQConnectionConfig:
             return self._with(network_recovery_interval=network_recovery_interval)
 
         def set_automatic_recovery(self, automatic_recovery: bool) -> RMQConnectionConfig.Builder:
-            """Set whether to reconnect. If False, a lost connection fails the job over at once."""
+            """Set whether to reconnect. If False, a lost connection causes a failover of the job at once."""
             return self._with(automatic_recovery=automatic_recovery)
 
         def set_topology_recovery_enabled(self, topology_recovery_enabled: bool) -> RMQConnectionConfig.Builder:

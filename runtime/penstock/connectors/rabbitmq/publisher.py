@@ -163,7 +163,8 @@ class Publisher(Background):
 
     def _on_ready(self, channel: Any) -> None:
         self._channel = channel
-        # If messages wait, the outage ends only with a confirmation, because the next message may be the one that ends every connection.
+        # If messages wait, the outage ends only with a confirmation, because the next message may be the message that
+        # ends every connection.
         if not self._outgoing:
             self._outage.ended()
         self._pump()

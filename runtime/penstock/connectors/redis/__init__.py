@@ -10,7 +10,7 @@ It supports Redis 7 and later, and Valkey.
                                      checkpoint it has added (`committer`)
     RedisStreamSink, AT_LEAST_ONCE   subtasks add entries. A checkpoint waits until the server has accepted all of them
     RedisLookup                      looks up strings or hashes by key, to enrich a stream. It caches answers for a limited time
-    RedisSink                        sends idempotent commands (SET, HSET, ZADD, DEL, …) in order: the last one wins
+    RedisSink sends idempotent commands (SET, HSET, ZADD, DEL, …) in order, so the last command wins
 
 Accepted data is as durable as the server's settings make it. If a server with `appendfsync everysec` crashes, it loses
 up to one second of entries and notes, and the job does not write these again. If the server has lost entries that the

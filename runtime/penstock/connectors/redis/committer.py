@@ -129,8 +129,8 @@ class RedisCommitter(Committer):
             done = added
 
     def _add(self, app: str, checkpoint: int, digest: str, progress: tuple[int, int, int], entries: list[Entry]) -> int:
-        """Add entries, and return how many of the checkpoint's entries the server has now. If it adds none for another reason than a wrong
-        number, return `_COMMITTED` or `_OTHER`.
+        """Add entries, and return how many of the checkpoint's entries the server has now. If the script adds no entry
+        for a reason other than a wrong number, return `_COMMITTED` or `_OTHER`.
 
         `progress`: the number of entries already added, their total number, and the time of the checkpoint barrier in ms."""
         done, total, at = progress

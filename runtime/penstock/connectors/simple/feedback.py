@@ -2,7 +2,8 @@
 
 The rows of an epoch travel to the JobManager with the epoch's acks. The rows become splits of the source, which the job reads in
 the next epoch. A checkpoint contains the splits that are not read to their end, as with every source. So a barrier never waits
-for feedback rows. A checkpoint has each row either in the state that it changed or in a split that is still to be read.
+for feedback rows. A checkpoint has each row either in the state that the row changed, or in a split that is still to be
+read.
 
 Flink's own iterations put feedback edges into the graph, and a failure lost the rows on these edges. FLIP-15 proposed to log
 them with the checkpoint. Flink 2.0 removed iterations.

@@ -91,7 +91,7 @@ class HybridSourceBuilder:
         """Return the source.
 
         Raises:
-            InvalidJob: a source other than the last one never ends.
+            InvalidJob: a source other than the last source never ends.
         """
         for number, source in enumerate(self._sources[:-1], 1):
             if not source.bounded:
@@ -122,7 +122,8 @@ class HybridEnumerator(SplitEnumerator):
 
     @property
     def forgets_finished(self) -> bool:  # type: ignore[override]
-        """Return False only if the current source is the last one and remembers finished splits. Earlier sources discover splits once."""
+        """Return False only if the current source is the last source and remembers finished splits. Earlier sources
+        discover splits once."""
         return not self._is_last or self._enumerator().forgets_finished
 
     def start(self, context: EnumeratorContext) -> None:

@@ -1,6 +1,7 @@
 """Sources whose records are a function of their index: a collection, a range of numbers, a generator.
 
-A split is a range of indexes, and its position is the next index. A reader opened at a position returns exactly the rest.
+A split is a range of indexes, and its position is the next index. A reader that is opened at a position returns exactly
+the remaining records.
 """
 
 from __future__ import annotations

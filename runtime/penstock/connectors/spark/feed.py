@@ -121,7 +121,8 @@ class QueryFeed(Feed):
         frame: a streaming DataFrame.
         stage: the function that stages a batch, called in the query's thread.
         log: the log from the checkpoint to continue from. Empty means to start from the beginning.
-        taken: the id of the last batch taken before `log` was captured. This batch and earlier ones are not staged again.
+        taken: the id of the last batch taken before `log` was captured. This batch and earlier batches are not staged
+            again.
         ends: whether to stop when everything that existed at the start was read.
     """
 

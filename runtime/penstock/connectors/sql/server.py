@@ -14,7 +14,7 @@ from penstock.connectors.sql.databases import KNOWN, READ_S, Database, Other
 from penstock.connectors.tables.server import TableServer
 
 _DRIVERS = {"mysql": "mysql+pymysql", "mariadb": "mariadb+pymysql", "postgresql": "postgresql+psycopg"}
-"""Drivers for URLs that name none."""
+"""Drivers for URLs that name no driver."""
 _EXTRAS = {"pymysql": "penstock-streaming[mysql]", "MySQLdb": "mysqlclient", "psycopg": "penstock-streaming[postgres]"}
 
 

@@ -99,7 +99,8 @@ def _utc_text(value: datetime.datetime) -> str:
 
 
 def plain(value: Any, database: str) -> Any:
-    """Return a value without a declared type for the driver. Values of numpy and pandas become plain Python values."""
+    """Convert a value that has no declared type for the driver. Values of numpy and pandas become plain Python
+    values."""
     if value is None or type(value) in (int, str, bytes, bool):
         return value
     if type(value).__name__ in ("NaTType", "NAType"):

@@ -38,7 +38,7 @@ class SqsSink(MessageSink):
         group: a function from a record to its message group. A FIFO queue requires this function.
         deduplication: a function from a record to its deduplication id. A FIFO queue requires this function, unless the queue
             deduplicates by content.
-        region: the region. The default is that of the URL.
+        region: the region. The default is the region of the URL.
         batch_time: the maximum time that a record waits for more records. A checkpoint waits until SQS has all messages.
         patience: how long the sink retries if SQS is unavailable or overloaded. After this time, the job fails over.
     """

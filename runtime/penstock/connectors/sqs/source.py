@@ -23,7 +23,7 @@ from penstock.connectors.sqs.seen_ids import SeenIds
 _THREADS = 8
 _LONGEST_HIDDEN_S = 43_200
 _RETENTION_S = 14 * 86_400
-"""The maximum retention in seconds, for a queue that does not report its own."""
+"""The maximum retention in seconds, for a queue that does not report its retention."""
 
 
 class SqsRejectedMessage(NamedTuple):
@@ -44,10 +44,10 @@ class SqsSource(QueueSource):
             into columns.
         exactly_once: if True, the source deduplicates by the ids that SQS gives messages, and one subtask reads. If False, the source
             reads at least once, and all subtasks read.
-        region: the region. The default is that of the URL.
+        region: the region. The default is the region of the URL.
         visibility_timeout: how long SQS hides a message after its job was killed. A running job renews the timeout.
-        most_under_way: the maximum number of messages of a subtask that are received and not deleted. A checkpoint deletes messages, so
-            this bounds the messages between two checkpoints.
+        most_under_way: the maximum number of messages of a subtask that are received and not deleted. A checkpoint
+            deletes messages, so this number bounds the messages between two checkpoints.
         on_error: how to treat a message that cannot be decoded: "fail", or "side-output" to `error_tag` as `SqsRejectedMessage`.
         keep_ids: how long ids are kept in the state after their messages were deleted.
         patience: how long the source retries if SQS is unavailable or overloaded. After this time, the job fails over.

@@ -21,8 +21,8 @@ class TableSinkOptions(TypedDict, total=False):
     """Keyword arguments of the sinks of all databases."""
 
     key: Sequence[str]
-    """Columns by which a new row replaces an existing one. The table needs a primary key or unique index of exactly these
-    columns. By default, no columns are set and rows are appended."""
+    """Columns by which a new row replaces an existing row. The table needs a primary key or unique index of exactly
+    these columns. By default, no columns are set and rows are appended."""
     deletes: bool
     """Whether records are `Row`s of a changelog. DELETE removes the row with its key, and UPDATE_BEFORE is skipped. Rows with the same
     key must reach the same subtask, in order (`key_by`). Default: False."""

@@ -40,7 +40,8 @@ class TableSink(TableSinkSettings, Sink):
         return committer
 
     def check_checkpoints(self, interval_ms: int, *, bounded: bool) -> None:
-        """Check before the start of the job that the sink does not need checkpoints if the job has no checkpoints.
+        """Check before the start of the job that the sink works without checkpoints. A job with checkpoints needs no
+        check.
 
         Raises:
             InvalidJob: the sink needs checkpoints.

@@ -1,4 +1,4 @@
-"""The autoscaler of a job: its newest decision, and the decisions before."""
+"""The autoscaler of a job: its newest decision, and earlier decisions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from penstock.rest.models.base import Camel
 
 
 class AutoscalerDecision(Camel):
-    """Decision. Equal decisions that follow each other are one entry, with the measurements of the last one.
+    """Decision. Consecutive equal decisions are one entry, with the measurements of the last decision.
 
-    `timestamp` is the time of the last one, and `since` that of the first one, in ms.
+    `timestamp` is the time of the last decision, and `since` is the time of the first decision, in ms.
     """
 
     timestamp: int
@@ -21,7 +21,7 @@ class AutoscalerDecision(Camel):
     next: int
     """Parallelism to request now. It is lower than `wanted` if slots are missing."""
     rescales: bool
-    """Whether the decision is to rescale the job now. An active autoscaler then requests it."""
+    """Whether the decision is to rescale the job now. An active autoscaler then requests the rescale."""
     reason: str
     message: str
     slots_available: int
@@ -38,9 +38,9 @@ class AutoscalerStatus(Camel):
     """`active`, `recommend` or `disabled`."""
     current: int
     wanted: int
-    """Parallelism that the load needs. The manager of the workers provides so many slots."""
+    """Parallelism that the load needs. The manager of the workers provides this number of slots."""
     slots_available: int
-    """Slots that the job has, and free ones that it could use now."""
+    """Slots that the job has, and free slots that it could use now."""
     min_parallelism: int
     max_parallelism: int
     reason: str

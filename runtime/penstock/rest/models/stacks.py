@@ -13,7 +13,8 @@ class ThreadInfo(Camel):
 
 
 class ThreadDump(Camel):
-    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`. The latter shows the Python workers."""
+    """`GET /jobmanager/thread-dump` and `GET /taskmanagers/:id/thread-dump`. The second path shows the Python
+    workers."""
 
     thread_infos: list[ThreadInfo]
 

@@ -88,7 +88,8 @@ def jar_routes(jars: Jars) -> APIRouter:
 
     @router.get("/jobs/{job_id}/log")
     def log(job_id: str, start: Start = 0) -> Response:
-        """Return the log of the job's JobManager, from a byte position on. The header is the same as that of the output."""
+        """Return the log of the job's JobManager, from a byte position on. The response has the same header as that of
+        `output`."""
         return _part(jars.output(job_id, start, OUTPUT_BYTES, log=True))
 
     return router

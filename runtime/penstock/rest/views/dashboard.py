@@ -224,7 +224,8 @@ def _past(checkpoint: facts.PastCheckpoint, names: Mapping[str, str]) -> dict[st
 
 
 def settings(cluster: Mapping[str, str], job: Mapping[str, str]) -> models.JobSettingList:
-    """Return every known key and all other keys that are set. A job's configuration includes the cluster's."""
+    """Return every known key and all other keys that are set. A job's configuration includes the cluster's
+    configuration."""
     cluster = {FORMER_KEYS.get(key, key): value for key, value in cluster.items()}
     job = {FORMER_KEYS.get(key, key): value for key, value in job.items()}
     defaults = {

@@ -77,7 +77,8 @@ def subtask_state(state: str) -> str:
 
 
 def vertex_state(states: Iterable[str]) -> str:
-    """Return one state for all subtasks of a vertex: the most severe one. The result is FINISHED only if all subtasks are.
+    """Return one state for all subtasks of a vertex: the most severe state. The result is FINISHED only if all subtasks
+    are FINISHED.
 
     >>> vertex_state(["FINISHED", "RUNNING"]), vertex_state(["RUNNING", "FAILED"]), vertex_state(["FINISHED"])
     ('RUNNING', 'FAILED', 'FINISHED')

@@ -140,8 +140,8 @@ class ReplicationLink:
         return failed
 
     def _error(self, result: Any) -> Exception:
-        """Return the server's error in psycopg's class for its code. If the connection failed without such an error, return a retryable
-        one."""
+        """Return the server's error in psycopg's class for its code. If the connection failed without such an error,
+        return a retryable error."""
         if result is not None and result.error_field(self._pq.DiagnosticField.SQLSTATE):
             found: Exception = package("psycopg.errors").error_from_result(result)
             return found

@@ -1,4 +1,5 @@
-"""The reader of one range of the key. It reads the rows that exist before the changes. Each of its connections reads in one snapshot."""
+"""The reader of one range of the key. It reads the existing rows, before the source reads the changes. Each of its
+connections reads in one snapshot."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ For bool, char(n) or inet, the text of the cast differs from the log. For all ty
 
 
 class RowRangeReader(SplitReader):
-    """Reader of one range of the key. Its position has:
+    """Reader of one range of the key. The position of the reader has:
 
     - `parts`: pairs of a key and the snapshot in which the range was read up to this key,
     - `snapshot` and `after`: the current snapshot, and the last key that was read in this snapshot,
@@ -121,7 +122,7 @@ class RowRangeReader(SplitReader):
         return [[result.get_value(row, column) for column in range(columns)] for row in range(result.ntuples)]
 
     def _open(self) -> None:
-        """Open a cursor in a new snapshot, and note what was read in the previous one."""
+        """Open a cursor in a new snapshot, and note what was read in the previous snapshot."""
         connection = self._connection = self._source.server.connect(SourceError, autocommit=True)
         connection.execute(_NO_IDLE_TIMEOUT)
         connection.autocommit = False

@@ -167,7 +167,7 @@ class PostgresCdcSourceBuilder:
         """Set the form of updates, for rows.
 
         - "upsert": the new row. If the key changed, a delete of the row with the old key comes first.
-        - "all": the old row, then the new one. This needs REPLICA IDENTITY FULL.
+        - "all": the old row, then the new row. This needs REPLICA IDENTITY FULL.
         """
         return self._choose("mode", mode)
 

@@ -45,7 +45,7 @@ _NAMES = {"I": "insert", "U": "update", "D": "delete"}
 
 
 class ChangesReader(SplitReader):
-    """Reader of the stream of changes. Its position has:
+    """Reader of the stream of changes. The position of the reader has:
 
     - `lsn`: the end of the last transaction that was read completely, or the end of the log if nothing followed this transaction,
     - `commit` and `number`, if the next transaction was read in part: its commit, and the number of its changes that were read,
@@ -183,7 +183,8 @@ class ChangesReader(SplitReader):
     def _wait(self, error: PlatformError) -> None:
         """Schedule the next attempt to connect, or raise the error if the position has not advanced for `PATIENCE_S`.
 
-        A successful connection does not count as progress: the server may accept it and fail at the next change.
+        A successful connection does not count as progress: the server may accept the connection and fail at the next
+        change.
         """
         now = time.monotonic()
         reached = (self._lsn, self._delivered)
