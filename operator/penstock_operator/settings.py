@@ -55,7 +55,7 @@ class Settings:
     object itself.
     """
     upkeep_patience: timedelta = timedelta(seconds=30)
-    """Time that a step may wait before the running job gets its usual care in parallel."""
+    """Time that a step may wait before the operator also does the usual upkeep of the running job."""
     refusal_patience: timedelta = timedelta(seconds=5)
     """Time that the API server may refuse pods before the operator reports the refusal. A quota still counts pods for a
     moment after they have ended.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from penstock_operator.engine.client import MasterTls
 
 MOST_CAS = 256
-"""Maximum number of open clients. A new client replaces the least recently used one."""
+"""Maximum number of open clients. A new client replaces the least recently used client."""
 
 
 class TlsClients:

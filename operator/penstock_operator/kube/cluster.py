@@ -88,7 +88,7 @@ class Cluster(Protocol):
         """
 
     async def replace(self, manifest: Manifest, *, subresource: str = "") -> Manifest:
-        """Replace the whole object. Raise `Conflict` if its resourceVersion is not the current one."""
+        """Replace the whole object. Raise `Conflict` if its resourceVersion is not current."""
 
     async def merge(self, kind: Kind, namespace: str, name: str, patch: Manifest) -> Manifest | None:
         """Apply a JSON merge patch. Return None if the object does not exist."""

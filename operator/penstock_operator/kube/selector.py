@@ -20,7 +20,7 @@ _PRESENT = re.compile(rf"(!?)\s*({_KEY})")
 
 @dataclass(frozen=True)
 class Requirement:
-    """One requirement of a selector. An object must meet all of them."""
+    """One requirement of a selector. An object must meet all requirements of the selector."""
 
     key: str
     verb: Literal["in", "notin", "exists", "absent"]

@@ -10,8 +10,8 @@ it filters by labels. Each child would then need the labels that assign its Flin
 change would restart the job.
 
 The copy drops these objects as soon as it knows which FlinkJobs exist. When a FlinkJob moves here from another
-operator, its children are missing until a stream reports them or the operator lists all. During that time, the copy
-shows a job that is not at rest, so the operator uses fresh reads.
+operator, its children are missing until a stream reports them or the operator lists all objects. During that time, the
+copy shows a job that is not at rest, so the operator uses fresh reads.
 
 The copy stores objects as JSON without `managedFields`, which needs a tenth of the memory of Python objects. A reader
 gets its own copy of an object.
@@ -132,7 +132,7 @@ class WatchedObjects:
     # --- reads, with the methods of `Cluster` ------------------------------------------------------------------------
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest | None:
-        """Return a FlinkJob. Return None if it is not in the copy, or if the copy has two with this name."""
+        """Return a FlinkJob. Return None if it is not in the copy, or if the copy has two FlinkJobs with this name."""
         found = self._places.get((kind.name, namespace, name), {})
         return json.loads(next(iter(found.values())).data) if len(found) == 1 and kind is FLINKJOB else None
 

@@ -133,7 +133,8 @@ class Controller:
         runner.wake.set()
 
     def wake_snapshots(self, namespace: str, job: str) -> None:
-        """Wake the unfinished snapshots of a FlinkJob after the FlinkJob has changed, because they may wait for it."""
+        """Wake the unfinished snapshots of a FlinkJob after the FlinkJob has changed, because these snapshots may wait
+        for the change."""
         for (kind, space, name), runner in list(self._runners.items()):
             if kind == "FlinkSnapshot" and space == namespace and runner.loop.job in (job, None):
                 self.wake(kind, space, name)

@@ -61,7 +61,7 @@ class Attempts:
 
 @dataclass(frozen=True)
 class Downtime:
-    """The time from the stop of one incarnation until the next one is RUNNING for the first time."""
+    """The time from the stop of one incarnation until the next incarnation is RUNNING for the first time."""
 
     operation: Operation
     outcome: str

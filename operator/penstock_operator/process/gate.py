@@ -3,7 +3,7 @@
 Concurrency is limited, so that a restart of the operator does not overload the API server or this process. A pass
 mostly waits for other systems, such as a master that hangs or a storage that does not respond. A few such passes
 could occupy all places until their timeouts, while all other jobs wait. So a pass only holds its place for a short
-time. Passes after an event run before periodic ones.
+time. Passes after an event run before periodic passes.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Cache:
     specs: ParsedSpecs = field(default_factory=ParsedSpecs)
     """The specs that were parsed last."""
     wanted: WantedDeployments | None = None
-    """The Deployments that the last observation compared with the live ones."""
+    """The Deployments that the last observation compared with the live Deployments."""
     owner: Ownership | None = None
     """The operator that the status named in the last pass."""
     owner_since: datetime | None = None

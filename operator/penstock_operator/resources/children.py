@@ -78,8 +78,8 @@ def optional_children(owner: Owner) -> list[tuple[str, str]]:
 
 
 def service_accounts(owner: Owner, spec: FlinkJobSpec) -> list[dict[str, Any]]:
-    """Return the ServiceAccounts of master and workers. Return none if the spec names an existing account, which the
-    operator never changes.
+    """Return the ServiceAccounts of master and workers. Return no ServiceAccounts if the spec names an existing
+    account, which the operator never changes.
     """
     if spec.service_account.name is not None:
         return []

@@ -125,7 +125,7 @@ def standby_deployment(deployment: dict[str, Any], running: str) -> dict[str, An
     incarnation `running`.
 
     The pod template is already the template of the ordinary Deployment. When the operator later applies the ordinary
-    Deployment, Kubernetes removes the old pods and creates no new ones.
+    Deployment, Kubernetes removes the old pods and creates no new pods.
     """
     spec = {
         **deployment["spec"],

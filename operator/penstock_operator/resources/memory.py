@@ -1,5 +1,5 @@
-"""Memory of the pods: the limits in the engine's configuration, and the requests of containers for which the spec
-sets none.
+"""Memory of the pods: the limits in the engine's configuration, and the requests of containers for which the spec sets
+no requests.
 
 The memory model belongs to the engine (`penstock.common.config.memory`). This module only imports that pure part of
 the engine.

@@ -16,7 +16,7 @@ _POD_SPEC = {"Pod": ("spec",), "Deployment": ("spec", "template", "spec")}
 
 
 def named_secrets(manifest: Mapping[str, Any]) -> frozenset[str]:
-    """Return the names of all Secrets that the containers and volumes of a Pod or Deployment refer to. Return none
+    """Return the names of all Secrets that the containers and volumes of a Pod or Deployment refer to. Return no names
     for other kinds.
 
     >>> volume = {"name": "keys", "projected": {"sources": [{"secret": {"name": "a"}}]}}

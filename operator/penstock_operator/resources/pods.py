@@ -1,6 +1,6 @@
 """The pods: the operator's template with the *restricted* security profile, merged with the user's templates.
 
-Later templates take precedence over earlier ones:
+Later templates take precedence over earlier templates:
 
 1. the operator's base
 2. spec.podTemplate

@@ -4,7 +4,7 @@ The script, the files of a source and the list of packages are in the ConfigMap 
 `penstock.yaml`. The pods see them in the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit,
 and another installs the packages, each into an empty volume of the pod. So each pod fetches and installs only once. An
 image with the program is mounted as a volume. All these folders come last on the import path, so a package cannot
-replace one that the engine uses.
+replace a package that the engine uses.
 """
 
 from __future__ import annotations

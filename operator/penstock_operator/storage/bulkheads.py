@@ -40,7 +40,7 @@ class Bulkheads:
         self._threads, self._most, self._most_of_a_tenant = threads, most, most_of_a_tenant
         self._lock = threading.Lock()
         self._pools: dict[str, ThreadPoolExecutor] = {}
-        """Pools by endpoint. The most recently used one is last."""
+        """Pools by endpoint. The most recently used pool is last."""
         self._calls: Counter[tuple[str, str]] = Counter()
         """Number of unfinished calls for each tenant and endpoint. It includes calls whose caller has stopped waiting."""
 

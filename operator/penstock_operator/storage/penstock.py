@@ -87,7 +87,7 @@ class PenstockStorages:
         self._pool = Bulkheads(threads)
         self._clock = clock
         self._open: dict[str, tuple[PenstockStorage, float]] = {}
-        """Storages by options, each with the time of its last use. The most recently used one is last."""
+        """Storages by options, each with the time of its last use. The most recently used storage is last."""
 
     def __call__(self, spec: FlinkJobSpec, secret: Mapping[str, str], tenant: str = "") -> Storage:
         """Open a storage, as `storage.protocol.StorageFactory` defines."""
@@ -244,7 +244,7 @@ class PenstockStorage:
         return Beginning(
             storage.url,
             led=newest is not None,
-            # If a request has the token of the last one, the engine skips it and starts from the newest checkpoint.
+            # If a request has the token of the last request, the engine skips it and starts from the newest checkpoint.
             path=(newest.token or newest.path) if newest is not None and newest.path else None,
             released=release.restore if release is not None else None,
             completed=any(base.checkpoint is not None for base in bases.values()) or exists(LATEST),

@@ -20,8 +20,8 @@ class StoredSnapshot:
     torn: str = ""
     """Reason why the newest snapshot cannot be used. Empty if it can be used."""
     older: str | None = None
-    """An older snapshot that can be used in place of the newest one. Sinks have already committed output that follows
-    the older snapshot.
+    """An older snapshot that can be used in place of the newest snapshot. Sinks have already committed output that
+    follows the older snapshot.
     """
 
 

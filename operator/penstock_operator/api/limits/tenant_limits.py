@@ -43,7 +43,8 @@ class TenantLimits:
     """The chart's settings `jobs.ingress`, `jobs.podAnnotations` and `jobs.gitServers`."""
 
     ingress_domains: tuple[str, ...] = ()
-    """Allowed domains. A host must be one of these or a subdomain of one. If the list is empty, jobs get no Ingress."""
+    """Allowed domains. A host must be one of these domains or a subdomain of one of them. If the list is empty, jobs
+    get no Ingress."""
     ingress_classes: tuple[str, ...] = ()
     """Allowed values of ingress.className. A job that sets no class is always allowed."""
     ingress_annotations: tuple[str, ...] = ()

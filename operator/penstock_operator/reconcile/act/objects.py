@@ -107,7 +107,7 @@ class Objects:
             await self._ports.cluster.merge(DEPLOYMENT, self.owner.namespace, name, {"spec": {"replicas": replicas}})
 
     async def ensure_secret(self) -> None:
-        """Create the Secret with random values if it does not exist. Never change a value, but add a missing one."""
+        """Create the Secret with random values if it does not exist. Never change a value, but add a missing value."""
         wanted = parts.secret(self.owner, secrets.token_urlsafe(32), secrets.token_urlsafe(48))
         live = await self._ports.cluster.get(SECRET, self.owner.namespace, self.owner.secrets)
         if live is None:

@@ -184,7 +184,7 @@ class CreateSnapshot:
     trigger: Literal["nonce", "periodic", "upgrade"]
     kind: Literal["savepoint", "checkpoint"]
     path: str | None = None
-    """Location of an existing savepoint. None means that the FlinkSnapshot takes a new one."""
+    """Location of an existing savepoint. None means that the FlinkSnapshot takes a new savepoint."""
     revision: str | None = None
     """The revision that made that savepoint."""
 

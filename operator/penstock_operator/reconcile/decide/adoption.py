@@ -95,8 +95,8 @@ def recover_lost_status(ctx: Context) -> Decision | None:
 
 
 def adopted(ctx: Context) -> Decision | None:
-    """Return the decision to adopt the running incarnation if the status names no incarnation. Return None if none
-    runs.
+    """Return the decision to adopt the running incarnation if the status names no incarnation. Return None if no
+    incarnation runs.
     """
     status, found = ctx.status, _found(ctx)
     if status.running is not None or not found or (len(found) == 1 and ctx.subject.deleting) or not _runs(ctx, found):
@@ -135,7 +135,8 @@ def _is_decided(ctx: Context) -> bool:
 
 
 def _found(ctx: Context) -> list[Deployment]:
-    """Return the job's Deployments, the master's first. The operator creates a missing one again, as for any job."""
+    """Return the job's Deployments, the master's first. The operator creates a missing Deployment again, as for any
+    job."""
     return [d for d in (ctx.seen.master, ctx.seen.worker) if d is not None]
 
 

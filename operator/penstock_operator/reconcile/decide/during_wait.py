@@ -1,4 +1,4 @@
-"""The care for a running job while an operation waits. Pure functions.
+"""The upkeep of a running job while an operation waits. Pure functions.
 
 An operation may wait for days: for an image that cannot be pulled, for nodes, for a quota, for a savepoint location.
 Most steps leave the running incarnation alone (`leaves_alone`). While such a step waits, the job still needs

@@ -30,7 +30,7 @@ _HARMLESS: frozenset[StepName] = frozenset({"Verify", "Check", "AddWorkers", "Re
 
 def leaves_alone(op: Operation) -> bool:
     """Return whether the step in progress does not change the running incarnation, so that the incarnation still
-    needs its usual care.
+    needs its usual upkeep.
 
     The check of a rollback comes after the stop of the failed incarnation. Nothing runs at that time.
     """

@@ -22,7 +22,7 @@ The first row that matches applies:
     5b  the memory in the status is lost     adopt the running job, or do nothing (`adoption`)
     5c  a savepoint without a FlinkSnapshot  create one (`savepoints.requested`)
     6   an operation that is out of date     abandon it, unless it is past the point of no return (`operations.abandon`)
-    7   an operation                         its step (`operations`), and the care for the running job if it waits (`during_wait`)
+    7   an operation                         its step (`operations`), and the upkeep of the running job if it waits (`during_wait`)
     8   the current revision is not stored   store it (ControllerRevision)
     8b  standby pods without an operation    apply the objects of the running job again (`operations.prepare`)
     9   an operation is necessary            start it (`operations.begin`); its intent is written before its execution
@@ -34,7 +34,7 @@ the upgrade, and a newer spec causes the next upgrade. Before this request, a ne
 same applies while a new revision is only being watched.
 
 Prior art: Flink's Kubernetes operator separates observation from reconciliation, and represents a decision as a value. Lyft's
-operator keeps the old job until the new one can start. Kubernetes requires controllers to be level-based.
+operator keeps the old job until the new job can start. Kubernetes requires controllers to be level-based.
 """
 
 from __future__ import annotations

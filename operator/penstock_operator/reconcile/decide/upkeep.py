@@ -216,7 +216,7 @@ def _is_refused(ctx: Context) -> bool:
 
 def _sweep(ctx: Context) -> Decision | None:
     """Delete the checkpoints of former incarnations. Before that, the running incarnation must be stable and have
-    checkpoints, and no rollback may need the former ones.
+    checkpoints, and no rollback may need the former checkpoints.
     """
     running, waiting = ctx.status.running, ctx.status.superseded
     spec = ctx.effective_spec

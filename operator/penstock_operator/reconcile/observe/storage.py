@@ -164,7 +164,7 @@ def _has_it(found: Storage, scope: Scope) -> bool:
     """Return whether the storage has everything that was requested. Otherwise the settings may have opened a different
     storage, whose results are not valid.
 
-    Settings of another revision may open a different storage, even if they name the same endpoint or none, because a
+    Settings of another revision may open a different storage, even if they name the same endpoint or no endpoint. A
     Secret may name the endpoint. If the job's Secret is missing, this endpoint is not known.
     """
     newest = found.newest is not None or not scope.newest_of

@@ -9,11 +9,11 @@ revision that is being rolled out, and of the revision that a rollback would ret
 defaults that were read for the edit change nothing.
 
 The operator first evaluates the FlinkJob with the recorded defaults. If the result is the running revision, or the
-one that is being rolled out, nothing changes. The current ConfigMaps do not matter then. So an edit of a default does
-not restart all jobs of a cluster.
+revision that is being rolled out, nothing changes. The current ConfigMaps do not matter then. So an edit of a default
+does not restart all jobs of a cluster.
 
 A job may be started for another reason, such as an edit, a resume or a nonce. The start then uses the current defaults,
-and the upgrade reports the difference. Jobs without a record started before defaults existed, and run without any.
+and the upgrade reports the difference. Jobs without a record started before defaults existed, and run without defaults.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ def preset(texts: Mapping[str, str]) -> Preset:
     """Return the merged defaults.
 
     Args:
-        texts: YAML by its source (`ConfigMap team-a/flinkjob-defaults`). Later entries take precedence over earlier ones.
+        texts: YAML by its source (`ConfigMap team-a/flinkjob-defaults`). Later entries take precedence over earlier
+            entries.
 
     >>> preset({"ConfigMap a/flinkjob-defaults": "{configuration: {a: 1, b: 1}}", "ConfigMap b/x": "{configuration: {b: 2}}"}).spec
     {'configuration': {'a': 1, 'b': 2}}

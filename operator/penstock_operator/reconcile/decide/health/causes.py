@@ -3,14 +3,15 @@ the reason why the job does not run.
 
 Pure functions. Kubernetes shows the last termination of a container until its pod is gone or the container ends
 again. After that, the reason for a restart of the job would be lost. So the status records the terminations of the
-running incarnation. `status.ends` records which ones were counted. `status.lastTermination` is shown in conditions
-while the job is not RUNNING, and in the report on a failed revision. An event reports a repeated termination at the
-first, second, fourth and eighth time, and so on. So hundreds of workers or days of restarts do not flood the events.
+running incarnation. `status.ends` records which terminations were counted. `status.lastTermination` is shown in
+conditions while the job is not RUNNING, and in the report on a failed revision. An event reports a repeated termination
+at the first, second, fourth and eighth time, and so on. So hundreds of workers or days of restarts do not flood the
+events.
 
 Terminations are not observed in their order. When a worker is killed, other containers that depend on it end a moment
-later, and a broken node reports later than a healthy one. So the status records a time for each container. Terminations
-of the container up to this time were counted. A container that Kubernetes killed is shown in preference to a container
-that exited at about the same time.
+later, and a broken node reports later than a healthy node. So the status records a time for each container.
+Terminations of the container up to this time were counted. A container that Kubernetes killed is shown in preference to
+a container that exited at about the same time.
 
 Restarts are read from counters. A pod counts the restarts of its containers, and the master's process counts failovers.
 Each counter starts at 0 in a new pod or process. So the last value of each counter is stored next to the sums, and only
@@ -174,7 +175,8 @@ def _with_termination(ctx: Context, ended: Terminated, at: datetime, series: End
 
 
 def _shown(last: Termination | None, note: Termination) -> Termination:
-    """Return the more important of two terminations: the one that caused the other, otherwise the later one."""
+    """Return the more important of two terminations: the termination that caused the other, otherwise the later
+    termination."""
     if last is None or _is_cause(note, last):
         return note
     if (last.role, last.container, last.reason) == (note.role, note.container, note.reason):
@@ -205,7 +207,7 @@ def last_of_running(ctx: Context) -> Termination | None:
 
 
 def cause(ctx: Context) -> str:
-    """Describe the termination that keeps the job from running. Return an empty string if none does."""
+    """Describe the termination that keeps the job from running. Return an empty string if no termination does."""
     last, op = last_of_running(ctx), ctx.status.operation
     if last is None:
         return ""

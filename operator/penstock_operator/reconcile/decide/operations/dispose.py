@@ -1,11 +1,11 @@
 """Deletion of a FlinkJob. It always ends, because every wait has a deadline. After a deadline, an event reports what is
 left, and the deletion continues. No pause and no request lasts longer than the remaining time (`time_left`).
 
-If the spec requests a savepoint, the operator waits until the job is RUNNING and takes it. A job that restarts, or
-whose master does not respond, may be RUNNING again soon, so the operator waits until the timeout. A job that has read
-all of its input needs no savepoint. If no savepoint could be made and verified, the checkpoints are kept, whatever
-`deletion.storage` is, because they are the only copy of the state. `operation.saved` records whether they may be
-deleted.
+If the spec requests a savepoint, the operator waits until the job is RUNNING, and then takes the savepoint. A job that
+restarts, or whose master does not respond, may be RUNNING again soon, so the operator waits until the timeout. A job
+that has read all of its input needs no savepoint. If no savepoint could be made and verified, the checkpoints are kept,
+whatever `deletion.storage` is, because they are the only copy of the state. `operation.saved` records whether the
+checkpoints may be deleted.
 
 The operator waits until the pods are gone, because they must not run next to a new FlinkJob of the same name. Then it
 removes the finalizer, and Kubernetes deletes the owned objects.
@@ -192,7 +192,8 @@ def _undeleted(ctx: Context) -> tuple[tuple[Superseded, ...], str]:
     """Return the incarnations with remaining checkpoints in the order to try them, and the reason why the last
     attempt failed.
 
-    An incarnation whose checkpoints could not be deleted moves to the end, because the next one may be in a store that responds.
+    An incarnation whose checkpoints could not be deleted moves to the end, because the next incarnation may be in a
+    store that responds.
     """
     undeleted, last = disposable(ctx.status), ctx.seen.last
     if not undeleted or last is None or last.action != "DisposeJobStorage":

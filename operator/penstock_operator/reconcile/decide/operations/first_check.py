@@ -5,13 +5,14 @@ deployment has nothing to lose: no job runs, and no state exists. So the operato
 
 - Check: the pods start. The master checks its program in a separate process, and prints the report to its log. The
   master waits for its release, and neither reads nor writes state before.
-- Start and Watch: the check has passed. The incarnation becomes the running one, and is then released (`prepare.release_standby`).
+- Start and Watch: the check has passed. The new incarnation becomes the running incarnation, and is then released
+  (`prepare.release_standby`).
 
 If the check refuses the program, the operation ends as after a separate check. Nothing runs then, so the operator
 removes the pods (`upkeep`). If the master gives no result, the operator removes the pods and checks in a separate pod.
 The reason is that the master has an older engine, or that the program has ended the process.
 
-Masters that restore a snapshot are checked by a separate pod, and so are all revisions after the first one.
+Masters that restore a snapshot are checked by a separate pod, and so are all revisions after the first revision.
 """
 
 from __future__ import annotations

@@ -51,8 +51,8 @@ def _warned(ctx: Context, left: Left) -> Context:
 
 
 def _is_newer(ctx: Context, found: StoredSnapshot, start: Restore) -> bool:
-    """Return whether the found snapshot is newer than the snapshot that the user named. If the user named none, every
-    snapshot is newer.
+    """Return whether the found snapshot is newer than the snapshot that the user named. If the user named no snapshot,
+    every snapshot is newer.
     """
     if start.path is None:
         return True

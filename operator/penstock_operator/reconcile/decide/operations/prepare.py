@@ -2,20 +2,23 @@
 seconds.
 
 Most of an upgrade's downtime is the start of processes: pods, JVMs, Python workers. They can start without the job's
-state. So the new incarnation's pods are created while the old one runs. Their master is *on standby*: it claims, reads
-and writes nothing until the record `release` in its folder contains the source of its state. The steps are:
+state. So the new incarnation's pods are created while the old incarnation runs. Their master is *on standby*: it
+claims, reads and writes nothing until the record `release` in its folder contains the source of its state. The steps
+are:
 
-- Prepare: the Deployments get the new template, with a rollout that removes no pod. The new pods start next to the old ones.
+- Prepare: the Deployments get the new template, with a rollout that removes no pod. The new pods start next to the old
+  pods.
 - Stop and Seal: the same as without standby pods.
 - Teardown: the old job has ended with its savepoint and is fenced. Its pods may still run, but their later writes never count.
-- Start: the same Deployments are applied with the strategy Recreate. The old pods are removed, the new ones remain.
-- Watch: the new incarnation becomes the running one, and is then released.
+- Start: the same Deployments are applied with the strategy Recreate. The old pods are removed, and the new pods remain.
+- Watch: the new incarnation becomes the running incarnation, and is then released.
 
 If a problem occurs, the operation drops its standby pods and continues the ordinary way: it removes all pods, then
 creates new ones. Such problems are missing resources, an image without this feature, a stop without a savepoint, a
 failed fence, or a reverted edit. The pods on standby were never released, so they have done nothing. If the job
 continues to run, superfluous standby pods are removed: the Deployments of the running incarnation are applied again.
-`remove_abandoned_standby` does this after an operation is given up, and `remove_superfluous_standby` during one.
+`remove_abandoned_standby` does this after an operation is given up, and `remove_superfluous_standby` during an
+operation.
 
 **The number of pods must not change between Prepare and Start.** Kubernetes applies a changed number before it starts a
 rollout. If all pods of a Deployment have one template, Kubernetes would remove running pods. If a Deployment has the
@@ -169,7 +172,8 @@ def fence_former_incarnation(ctx: Context) -> Decision | None:
 
 
 def release_standby(ctx: Context) -> Decision | None:
-    """Release the standby incarnation when it has become the running one. Return None if nothing is to be released."""
+    """Release the standby incarnation when it has become the running incarnation. Return None if nothing is to be
+    released."""
     op, running, last = ctx.op, ctx.status.running, ctx.seen.last
     if running is None or op.released:
         return None

@@ -2,7 +2,7 @@
 
 To scale up, the operator adds workers first and then rescales the job. To scale down, it rescales the job first and
 then removes workers. So the job has enough slots at all times. If the operator crashes in between, spare workers
-remain, but none are missing.
+remain, but no workers are missing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The start of an incarnation. The operator watches it until it is stable, or rolls back.
 
 An incarnation is *stable* when it is RUNNING and has completed a checkpoint. Before that, none of its output is
-committed, because sinks commit with checkpoints. So a return to the earlier state repeats no output and loses none.
+committed, because sinks commit with checkpoints. So a return to the earlier state neither repeats nor loses output.
 RUNNING alone proves little, because a job that cannot write its state is RUNNING too. The operator does not always know
-whether a checkpoint was completed. The master may not respond, or may complete one while its pods end. So a rollback
-stops the incarnation, fences it, and then reads from storage where to start (`decide.restore.committed_end`).
+whether a checkpoint was completed. The master may not respond, or may complete a checkpoint while its pods end. So a
+rollback stops the incarnation, fences it, and then reads from storage where to start (`decide.restore.committed_end`).
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ def start(ctx: Context) -> Decision:
 
 
 def wait_for_former_pods(ctx: Context) -> Decision | None:
-    """Return the decision to remove pods of another incarnation and to wait for their end. Return None if none is left."""
+    """Return the decision to remove pods of another incarnation and to wait for their end. Return None if no such pod
+    is left."""
     op = ctx.op
     former_pods = [p for p in ctx.seen.left if p.job_id != op.job_id and not (p.terminating and p.node_lost)]
     if not former_pods:
@@ -158,8 +159,8 @@ def _unrecorded_target(ctx: Context) -> RecordRevision | None:
 def _left_behind(ctx: Context) -> bool:
     """Return whether Deployments of an earlier attempt exist that must be scaled down.
 
-    The Deployments may belong to a Deploy or Resume that was given up when only one of the two could be created. They
-    may also belong to an upgrade whose standby was given up after the former incarnation had been fenced.
+    The Deployments may belong to a Deploy or Resume that was given up when only one of the two Deployments could be
+    created. They may also belong to an upgrade whose standby was given up after the former incarnation had been fenced.
     """
     op = ctx.op
     found = [d for d in (ctx.seen.master, ctx.seen.worker) if d is not None and d.replicas > 0]

@@ -7,7 +7,7 @@ A start from an earlier state repeats output. Two invariants apply:
 - A job is never started from a state before its committed end, unless a user names that state.
 
 "No checkpoint yet", "the checkpoint is lost" and "storage does not respond" are three different facts. An unknown
-checkpoint never counts as an absent one.
+checkpoint never counts as an absent checkpoint.
 
     operation                        previous incarnation                           source of the state
     ───────────────────────────────  ─────────────────────────────────────────────  ─────────────────────────────────────
@@ -140,7 +140,8 @@ def origin(
             of `running`.
         running: the incarnation that was just stopped.
         storage: the result of reading storage after the incarnation was fenced.
-        of_name: continue from the end of the last incarnation of an earlier FlinkJob of the name, or from `pinned` if none existed.
+        of_name: continue from the end of the last incarnation of an earlier FlinkJob of the name, or from `pinned` if
+            no such incarnation existed.
     """
     if of_name:
         return _end_of_name(pinned, storage)

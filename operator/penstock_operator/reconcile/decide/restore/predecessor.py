@@ -63,7 +63,7 @@ def newest_snapshot(snapshots: Iterable[StoredSnapshot]) -> StoredSnapshot | Non
     """Return the newest snapshot of the last incarnation.
 
     Within an incarnation the checkpoint number decides, because the clock of the master may have been set back. A
-    savepoint takes precedence over the checkpoint of which it is a copy, and a complete snapshot over a torn one.
+    savepoint takes precedence over the checkpoint of which it is a copy, and a complete snapshot over a torn snapshot.
     Between incarnations only the time can decide. The time of a snapshot that cannot be read is not known. The snapshot
     may be the newest, so it counts as the newest.
     """

@@ -1,3 +1,3 @@
-"""Savepoints of the operator: record each until it has a FlinkSnapshot, take them by nonce and on a schedule, delete
-expired ones.
+"""Savepoints of the operator: record each savepoint until it has a FlinkSnapshot, take savepoints by nonce and on a
+schedule, and delete expired savepoints.
 """

@@ -14,8 +14,9 @@ these cases applies:
     none                    still runs                  read the folder again every minute, for an hour
     storage is silent       any                         read the folder again
 
-If a FlinkSnapshot cannot be created, other work continues, and the creation is tried again. A deletion waits for it
-for a short time, because nothing else would create it. An event then reports what the deletion leaves behind.
+If a FlinkSnapshot cannot be created, other work continues, and the creation is tried again. A deletion waits for the
+creation for a short time, because nothing else would create the FlinkSnapshot. An event then reports what the deletion
+leaves behind.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def with_completed_savepoint(ctx: Context, path: str) -> Context:
 
 
 def late_folders(status: FlinkJobStatus, now: datetime) -> tuple[str, ...]:
-    """Return the folders to read, except the one that the operation waits for. A deletion reads the folders once, when
-    the pods are gone.
+    """Return the folders to read, except the folder that the operation waits for. A deletion reads the folders once,
+    when the pods are gone.
     """
     op = status.operation
     if op is not None and op.kind == "Delete" and op.step != "Dispose":

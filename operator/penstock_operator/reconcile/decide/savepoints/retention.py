@@ -1,5 +1,5 @@
-"""The savepoints and checkpoints that may be deleted, and those that a start may still need. Pure functions. They also
-work while the job does not run.
+"""The savepoints and checkpoints that may be deleted, and the snapshots that a start may still need. Pure functions.
+They also work while the job does not run.
 """
 
 from __future__ import annotations

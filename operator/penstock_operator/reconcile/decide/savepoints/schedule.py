@@ -1,4 +1,5 @@
-"""FlinkSnapshots that are created by nonce, on a schedule or for a stop, and those that are deleted. Pure functions."""
+"""FlinkSnapshots that are created by nonce, on a schedule or for a stop, and FlinkSnapshots that are deleted. Pure
+functions."""
 
 from __future__ import annotations
 
