@@ -30,7 +30,7 @@ PenstockError
     ├── EpochFailed
     ├── StateNotLocal
     ├── NotNow                   a task is starting, busy or has too many requests, so it cannot answer: try again
-    ├── Fenced                   another JobManager has taken over; this one stops
+    ├── Fenced                   another JobManager has taken over; this JobManager stops
     └── JobSuspended             the process must shut down; the job continues in the next process that starts it
 """
 

@@ -32,7 +32,7 @@ class TimestampAssigner(ABC):
 
         Args:
             record_timestamp: timestamp that the record already has, for example from Kafka; the smallest int64 if it
-                has none.
+                has no timestamp.
         """
 
 
@@ -52,7 +52,7 @@ class WatermarkGenerator(ABC):
 
     def on_periodic_emit(self) -> int | None:
         """Return a watermark or None. The engine calls this method every auto-watermark interval. The engine ignores a
-        watermark below an earlier one.
+        watermark below an earlier watermark.
         """
         return None
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock.graph.program import Program
 
 DEFAULT_EXECUTOR = ("penstock.jobmanager.process.session.default_executor", "DefaultExecutor")
-"""Module and class of the executor that runs programs if none is set."""
+"""Module and class of the executor that runs programs if no executor is set."""
 
 
 class Executor(Protocol):

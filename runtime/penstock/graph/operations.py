@@ -349,7 +349,7 @@ class Window(Operation):
 class TwoInputs(Operation):
     """Base of operations with two inputs. The function is an object with one method per input, or a pair of plain functions.
 
-    Either both inputs have a key or none has.
+    Either both inputs have a key, or neither input has a key.
     """
 
     function: Any

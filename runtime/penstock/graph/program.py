@@ -24,7 +24,7 @@ class Program:
     Args:
         transformations: the sinks and all their inputs, upstream first.
         configuration: the merged configuration, as flat keys and texts. The executor interprets the texts.
-        parallelism: parallelism of operators that set none.
+        parallelism: parallelism of operators that set no parallelism.
         max_parallelism: number of key groups; None means not set.
         user_script: path of the program's file; None if it has no file (a notebook, a prompt).
     """

@@ -32,7 +32,7 @@ class JobGraphBuilder:
 
     Args:
         sinks: the transformations that no other transformation reads.
-        parallelism: parallelism of operators that set none.
+        parallelism: parallelism of operators that set no parallelism.
         max_parallelism: number of key groups; None means Flink's default of 128.
         limit: highest parallelism of any operator; None means no limit. The adaptive scheduler sets a limit if fewer
             slots are available than the job needs.

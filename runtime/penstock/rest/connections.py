@@ -1,4 +1,5 @@
-"""HTTP connections with limits, so that an unauthenticated client cannot use all of them. Their number and their idle time are bounded.
+"""HTTP connections with limits, so that an unauthenticated client cannot use all connections. The number and the idle
+time of connections are bounded.
 
 A connection has 10 s in total to send the head of a request. A client may pause for 10 s between two parts of a body. The TLS handshake has
 the same limit. A connection in its handshake counts as a connection that waits for a request. A listener holds a bounded number of
@@ -67,8 +68,8 @@ class Connections:
         return make
 
     def admit(self, protocol: Bounded) -> bool:
-        """Record a new connection. At the limit, close the oldest connection that waits for a request. If none waits, close the new
-        connection and return False.
+        """Record a new connection. At the limit, close the oldest connection that waits for a request. If no connection
+        waits for a request, close the new connection and return False.
         """
         if len(self._open) >= self.limit:
             waiting = next((other for other in self._open if other.awaits_request), None)

@@ -180,7 +180,7 @@ class ClusterGateway(Protocol):
         """Take a savepoint. If `cancel_job` is set, cancel the job only after the savepoint is complete.
 
         Raises:
-            InvalidJob: no directory was given, and the configuration names none.
+            InvalidJob: no directory was given, and the configuration names no directory.
         """
         ...
 

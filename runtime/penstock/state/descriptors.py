@@ -11,7 +11,7 @@ dataclass …) or none. Without a type, any builtin value can be stored.
         def process_element(self, value, ctx):
             self.count.update(self.count.value() + 1)
 
-Every backend implements the handle classes here. None of them holds data.
+Every backend implements the handle classes here. The classes in this module hold no data.
 """
 
 from __future__ import annotations

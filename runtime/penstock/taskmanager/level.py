@@ -227,7 +227,7 @@ class LevelTask:
         """Add the time of a wait to the sources that have reached the limit of their epoch.
 
         These sources count as back-pressured. The next epoch begins when the downstream subtasks have processed the
-        records of the current one.
+        records of the current epoch.
         """
         for subtask in self._subtasks:
             if any(source.has_spent_budget for source in subtask.sources.values()):

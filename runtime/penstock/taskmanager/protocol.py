@@ -2,7 +2,7 @@
 
 msgspec encodes the messages as msgpack. In the batched runner, the command of a slot is the input of its task on level
 0. The command and the acks travel with the rows to the deeper levels, and the acks leave at the last level. In the
-pipelined runner, acks and all commands after the first one use the control channel.
+pipelined runner, acks and all commands after the first command use the control channel.
 """
 
 from __future__ import annotations

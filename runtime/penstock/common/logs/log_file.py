@@ -38,7 +38,7 @@ class LogFile:
 
     Args:
         max_bytes: maximum bytes of a file.
-        files: number of kept files, including the current one.
+        files: number of kept files, including the current file.
     """
 
     def __init__(

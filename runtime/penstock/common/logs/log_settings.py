@@ -25,7 +25,7 @@ class LogSettings(msgspec.Struct, frozen=True):
     max_bytes: int = 10 * 2**20
     """Maximum bytes of a file before the next file starts."""
     max_files: int = 2
-    """Number of kept files, including the current one."""
+    """Number of kept files, including the current file."""
 
     @staticmethod
     def from_configuration(conf: Configuration) -> LogSettings:

@@ -99,7 +99,7 @@ class Redaction:
 
     def hide(self, text: str) -> str:
         """Hide only the known secrets."""
-        # Searching for each text separately is much faster than one pattern for all of them.
+        # Searching for each text separately is much faster than one pattern for all texts.
         if self._text is None or not any(secret in text for secret in self._secrets):
             return text
         return self._text.sub(HIDDEN, text)

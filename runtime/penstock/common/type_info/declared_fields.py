@@ -1,6 +1,6 @@
 """The values of records in the order of declared fields.
 
-Row types, state, formats and sinks all use this one rule:
+Row types, state, formats and sinks all use these rules:
 
 * A record that names its fields (a dict, a `Row` with names, a NamedTuple, a dataclass, a Struct, a pydantic model) is read
   by name. A name that is not declared is refused, and so is a record that lacks a declared name.

@@ -166,8 +166,8 @@ class Committer(ABC):
 
         Args:
             keep: the committables of every snapshot that may still be restored: all retained checkpoints and known savepoints.
-            below_attempt: remove only pieces of attempts before this one. So a superseded JobManager does not touch the pieces of
-                its successor.
+            below_attempt: remove only pieces of attempts before this attempt. So a superseded JobManager does not touch
+                the pieces of its successor.
         """
 
 

@@ -124,7 +124,8 @@ class StreamFormat(RecordFormat):
         """
 
     def last_record_end(self, data: bytes, /, *, is_last: bool = False) -> int:
-        """Return the length of the whole records at the start of `data`; 0 if none is whole. `data` begins with a record.
+        """Return the length of the whole records at the start of `data`; 0 if no record is whole. `data` begins with a
+        record.
 
         Args:
             is_last: `data` ends the file, so its last record needs no line end.

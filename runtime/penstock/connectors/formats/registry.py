@@ -66,7 +66,7 @@ class SchemaAbsent(SourceError):
 
 
 class Reference(NamedTuple):
-    """A schema that another schema uses. `name` is the name by which the other schema refers to this one."""
+    """A schema that another schema uses. `name` is the name by which the other schema refers to this schema."""
 
     name: str
     subject: str
@@ -189,7 +189,7 @@ class SchemaRegistry:
         return _number(self._call("POST", path, schema.to_json(), of=f"{subject!r}", kind=SinkError), "id")
 
     def refer(self, name: str, subject: str, schema: RegisteredSchema) -> Reference:
-        """Return the reference by which another schema uses this one. Register the schema if necessary.
+        """Return the reference by which another schema uses this schema. Register the schema if necessary.
 
         Raises:
             SinkError: see `register`.

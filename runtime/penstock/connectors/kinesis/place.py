@@ -24,7 +24,7 @@ class Record(NamedTuple):
 
 class Place(NamedTuple):
     after: str
-    """Sequence number of the last record that was read. "" if none was read."""
+    """Sequence number of the last record that was read. "" if no record was read."""
     sub: int
     """Index of the last user record read from an aggregated record. `WHOLE`: the record was read completely."""
     read_to: int

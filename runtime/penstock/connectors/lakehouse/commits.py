@@ -1,6 +1,6 @@
 """Add a checkpoint's files to a table, or change its rows by key, exactly once even if answers are lost.
 
-    look          Check whether this app has already committed this checkpoint or a later one. If so, do nothing.
+    look          Check whether this app has already committed this checkpoint or a later checkpoint. If so, do nothing.
     commit        Commit the files of all subtasks, or the changes of their rows, together with a note, in one commit of the table.
     a conflict    Another writer was faster: look and commit again.
     no answer     The commit may have happened: look again. If the lost commit arrives later, the table refuses it. Every commit builds

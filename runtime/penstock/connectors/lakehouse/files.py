@@ -90,7 +90,7 @@ class TableWriter(SinkWriter):
             return
         for key, rows in self._target.partition(as_columns(columns, self._target.schema)):
             file = self._open.pop(key, None) or self._begin(key)
-            self._open[key] = file  # the dict's last file is the one that was written to most recently
+            self._open[key] = file  # the dict's last file is the file that was written to last
             file.add(rows)
             if file.size >= self._file_bytes:
                 self._end(key)

@@ -79,7 +79,8 @@ class Inbox(Generic[M]):
             self._owner.changed.notify_all()
 
     def take(self, most: int, most_bytes: int) -> list[M]:
-        """Return messages in order, without waiting. Either all have times or none has, as the records of a batch require.
+        """Return messages in order, without waiting. Either all messages have times, or no message has a time, as the
+        records of a batch require.
 
         Raises:
             PenstockError: the inbox is empty, and its threads have failed.
@@ -146,4 +147,5 @@ class QueueClient(Background, Generic[M]):
 
     @abstractmethod
     def close(self) -> None:
-        """Acknowledge the requested messages and release the others. The server delivers the released messages to the next client."""
+        """Acknowledge the requested messages and release the other messages. The server delivers the released messages
+        to the next client."""

@@ -171,7 +171,7 @@ class Consumer(QueueClient[Delivery]):
         now = time.monotonic()
         found = self._state(channel, consumers=1)
         self._backlog = found.message_count
-        if found.message_count or not found.consumer_count:  # a quorum queue without a leader reports 0 for both
+        if found.message_count or not found.consumer_count:  # a quorum queue without a leader reports 0 for both counts
             return None
         # The answer can arrive before messages that the queue has sent earlier. The answer to a second query arrives after them.
         self._state(channel, consumers=1)

@@ -69,7 +69,7 @@ class AttachedCluster(SparkAccess):
 
         gateway = connect_to_driver(self._driver.port, self._driver.secret)
         java_context = gateway.jvm.JavaSparkContext(gateway.jvm.org.apache.spark.SparkContext.getOrCreate())
-        # Set both first, because the constructor of SparkConf looks for a JVM in them.
+        # Set both attributes first, because the constructor of SparkConf looks for a JVM in them.
         SparkContext._gateway, SparkContext._jvm = gateway, gateway.jvm
         conf = SparkConf(_jconf=java_context.getConf())
         self.context = SparkContext(gateway=gateway, jsc=java_context, conf=conf)

@@ -7,7 +7,7 @@ Every cluster has a secret. `python job.py` generates one. A master and its work
   (`jvm/SealedTransport.java`).
 * TaskManagers and the JobManager encrypt their messages to each other (`registration`).
 * Spark's processes send everything through TLS 1.3. Every process derives the same key and certificate from the secret, and accepts no
-  other certificate. No certificate needs to be distributed, and none expires.
+  other certificate. No certificate needs to be distributed, and no certificate expires.
 
 Spark also has its own encryption (`spark.network.crypto`). This encryption runs in Java, and these JVMs compile little code
 (`class_archive`), so it reaches only 9 MB/s of AES-GCM per core. TLS uses BoringSSL, which Spark's jars include.

@@ -143,7 +143,7 @@ class LocalCluster:
             )
 
     def _hopeless_reason(self) -> str:
-        """Return why an executor repeatedly fails to start, or an empty string if none does."""
+        """Return why an executor repeatedly fails to start, or an empty string if no executor does."""
         with self._lock:
             return next((backoff.reason for backoff in self._backoffs.values() if backoff.reason), "")
 
@@ -172,7 +172,7 @@ class LocalCluster:
         return os.path.join(self.directory, member)
 
     def _spawn(self, number: int) -> None:
-        """Start an executor, and replace the current one."""
+        """Start an executor in place of the current executor."""
         before = self._workers.pop(number, None)
         if before is not None:
             _kill(before)

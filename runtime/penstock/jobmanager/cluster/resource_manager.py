@@ -124,7 +124,8 @@ class ResourceManager(SealedServer):
         self._launch(peer, _NONE)
 
     def _launch(self, peer: Peer, expected_executor: str) -> None:
-        """Replace the expected executor by a new one. Do nothing if the TaskManager has reconnected or already has another executor."""
+        """Replace the expected executor by a new executor. Do nothing if the TaskManager has reconnected or already has
+        another executor."""
         register = _of(peer)
         with self._launching:
             member = self._spark.registry.get(register.id)

@@ -1,4 +1,5 @@
-"""The settings of Spark's driver and executors, and the subset that an executor gets before it can request the others."""
+"""The settings of Spark's driver and executors, and the subset that an executor gets before it can request the other
+settings."""
 
 from __future__ import annotations
 

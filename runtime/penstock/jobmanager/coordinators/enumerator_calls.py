@@ -3,9 +3,10 @@
 Problem. A listing that does not return, or a deadlock in a client library, would block the JobMaster's thread. The JobMaster could then
 take no checkpoint, handle no failure and respond to no request. A thread cannot be killed.
 
-Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each. It stops waiting if the
-call exceeds its time limit, or if the job must end. In both cases, the JobMaster abandons the thread and the enumerator, and the next
-attempt creates a new enumerator. A call over its limit fails the attempt with the stack of the thread.
+Solution. The calls run one after the other in a separate thread, and the JobMaster waits for each call. The JobMaster
+stops waiting if the call exceeds its time limit, or if the job must end. In both cases, the JobMaster abandons the
+thread and the enumerator, and the next attempt creates a new enumerator. A call over its limit fails the attempt with
+the stack of the thread.
 """
 
 from __future__ import annotations

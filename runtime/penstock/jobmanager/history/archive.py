@@ -302,7 +302,7 @@ class Archives:
             raise StorageError(f"{path} is not an archive of a job: {error}", remedy=_REMEDY) from error
 
     def all(self) -> Iterator[JobArchive]:
-        """Yield the readable archives, the newest first. Log the others."""
+        """Yield the readable archives, the newest first. Log a warning for each other archive."""
         for name in self.names():
             try:
                 yield self.read(name)

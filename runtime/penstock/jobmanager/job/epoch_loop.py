@@ -97,7 +97,7 @@ class EpochLoop:
         return not self._has_remaining_work and all(source.exhausted for source in self._parts.sources.values())
 
     def step(self) -> None:
-        """Run one epoch, or none while the attempt waits after its last snapshot.
+        """Run one epoch, or no epoch while the attempt waits after its last snapshot.
 
         Raises:
             Stopped, AttemptRestarted: the attempt is over.

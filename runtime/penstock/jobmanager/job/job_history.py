@@ -27,7 +27,7 @@ class JobHistory:
     events: deque[Event] = field(default_factory=lambda: deque(maxlen=256))
     restarts: int = 0
     rescale_count: int = 0
-    """Number of rescales since the start of the job. `rescales` contains the latest ones."""
+    """Number of rescales since the start of the job. `rescales` contains the latest rescales."""
     started_at: int = 0
     """Start of the first attempt, in ms."""
     end_of_input: bool = False

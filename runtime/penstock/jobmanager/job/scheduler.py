@@ -16,9 +16,10 @@ one last snapshot and starts another attempt from it with another graph.
    the snapshot.
 4. When the first epoch has run, the request is answered.
 
-Invariants. Until the manifest is stored, the job can continue unchanged, and does so if the snapshot fails. After that, everything is
-durable, and a failure is like any other failure: the next attempt has the new parallelism. Only operators without their own parallelism
-change. Key groups (the max parallelism) never change. Slots that the job keeps have the same executor, but not the same state.
+Invariants. Until the manifest is stored, the job can continue unchanged, and it continues if the snapshot fails. After
+that, everything is durable, and a failure is like any other failure: the next attempt has the new parallelism. Only
+operators without their own parallelism change. Key groups (the max parallelism) never change. Slots that the job keeps
+have the same executor, but not the same state.
 
 The `default` scheduler waits for the slots that the wanted parallelism needs. The `adaptive` scheduler continues with the available slots
 after a short time, and rescales at a barrier when slots come back. docs/rescaling.md has the user's view. Prior art: Flink's
@@ -161,7 +162,7 @@ class JobScheduler:
         """Build the job graph.
 
         Args:
-            wanted: parallelism of operators that set none.
+            wanted: parallelism of operators that set no parallelism.
             available: maximum number of slots of an operator. None means no limit.
             validates_connectors: whether to validate sources and sinks. Only the start of the job validates them. Afterwards, a system that
                 does not respond must neither delay the job's thread nor refuse a rescale. The connectors retry by themselves.

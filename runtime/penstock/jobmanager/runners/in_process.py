@@ -61,8 +61,8 @@ class InProcessRunner:
         self.lost = False
         """Flag for tests: the next epoch fails as if a worker had been killed."""
         self.hung = False
-        """Flag for tests: the next epoch, except the first one of an attempt, ends only by force, as if a function did not return. A manual
-        clock still advances.
+        """Flag for tests: the next epoch, except the first epoch of an attempt, ends only by force, as if a function
+        did not return. A manual clock still advances.
         """
         self._killed = threading.Event()
 

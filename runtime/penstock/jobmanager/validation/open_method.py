@@ -6,8 +6,8 @@ is skipped, and reading ends at a branch. Skipped statements that have access to
 states.
 
 A call of `open` in a temporary process would find all states. Penstock does not do this, because `open` belongs to the tasks. It may
-connect to databases, join consumer groups and load models. It would do so with the names and permissions of the previous job, which still
-runs during the check of its successor.
+connect to databases, join consumer groups and load models. A call in a temporary process would use the names and
+permissions of the previous job, which still runs during the check of its successor.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ It also contains names of classes, which do not affect compatibility. These chan
 - a type that allows more values (`int` to `int | None`, another member of an Enum)
 - changes that the rules of Avro and Protobuf allow
 
-All other changes would need a guess. They are refused with an error that shows both descriptions.
+All other changes would need a guess. They are refused with an error that shows the old and the new description.
 """
 
 from __future__ import annotations

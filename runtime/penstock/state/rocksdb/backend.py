@@ -361,8 +361,8 @@ class RocksDBStateBackend:
 
 
 class RowSweeper:
-    """A cursor that repeatedly passes through a state's rows. Each access to the state checks the next few rows, and removes
-    the expired ones."""
+    """A cursor that repeatedly passes through a state's rows. Each access to the state checks the next few rows, and
+    removes the expired rows."""
 
     def __init__(self, family: Any, codec: Codec, lifetime: Lifetime) -> None:
         self._family = family

@@ -63,7 +63,8 @@ class TimerTable(Table):
         self._slots: dict[int, list[int]] = {}
         self._heap: list[int] = []
         self._earliest: list[int] | None = None
-        """Sorted timestamps of the first slot; None if they were not needed yet, or if a new slot is now the first one.
+        """Sorted timestamps of the first slot; None if they were not needed yet, or if a new slot is now the first
+        slot.
         """
         self._stale = 0
         """Number of timestamps that are still in slots although their timers are gone."""

@@ -2,7 +2,7 @@
 
 The copies are hard links of RocksDB's files. They have the names of the files in checkpoint storage, whose content
 never changes. Each operator of each subtask has a folder per attempt. The folder holds the files of the newest complete
-checkpoint and of later ones.
+checkpoint and of later checkpoints.
 
 A killed process leaves its folders. Tasks of the job's next attempt search all folders of the job below their parent
 folders. So a subtask with other key groups than before finds its files too.
@@ -83,7 +83,8 @@ class LocalStateFiles:
             self._named.setdefault(checkpoint_id, set()).update(names)
 
     def completed(self, checkpoint_id: int) -> None:
-        """Remove copies that neither this checkpoint nor a later one names, and the copies of former attempts."""
+        """Remove copies that neither this checkpoint nor a later checkpoint names, and the copies of former
+        attempts."""
         with self._lock:
             self._named = {id: names for id, names in self._named.items() if id >= checkpoint_id}
             self._uploaded = {name: id for name, id in self._uploaded.items() if id > checkpoint_id}

@@ -110,7 +110,7 @@ class GatherOperator(Operator):
             behind = cut + self._size
             newest = max((at for at in times[cut:behind] if at is not None), default=None)
             lists.append((gone[cut:behind], newest))
-        # Either all records of a batch have timestamps, or none has.
+        # Either all records of a batch have timestamps, or no record has a timestamp.
         for is_timed, run in groupby(lists, lambda item: item[1] is not None):
             values, stamps = zip(*run, strict=True)
             self.output.emit(RowBatch(list(values), list(stamps) if is_timed else None))

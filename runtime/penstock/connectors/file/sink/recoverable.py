@@ -97,7 +97,7 @@ class RecoverableStore(ABC):
         """Remove the owner's invisible pieces below a path, except those that a committable in `keep` names.
 
         Args:
-            below: only pieces of attempts before this one; None means pieces of any attempt.
+            below: only pieces of attempts before this attempt; None means pieces of any attempt.
         """
 
 

@@ -1,7 +1,7 @@
 """The files that a source has already found, so that it reads none twice and misses none.
 
-Path, modification time, size and version identify a file. A changed file is another file. No order separates new files from
-old ones, for three reasons:
+Path, modification time, size and version identify a file. A changed file is another file. No order separates new files
+from old files, for three reasons:
 
 * A file that is moved into the directory keeps its old modification time.
 * S3 shows an upload of many parts under the time at which it began.

@@ -204,7 +204,7 @@ class CoordinatorClient:
             return self._client
 
     async def _renew(self) -> None:
-        """Close the client if the secrets in its files have changed. The next request makes a new one."""
+        """Close the client if the secrets in its files have changed. The next request makes a new client."""
         async with self._connecting:
             if self._client is not None and resolved(self._properties) != self._resolved:
                 client, self._client = self._client, None

@@ -194,8 +194,8 @@ class KafkaSourceBuilder(ClientBuilder):
         """Set how to treat a topic that was deleted and created again: "fail", or "restart" at the beginning of the new topic.
 
         The deletion of a topic that matches a pattern is also an error. "restart" instead stops reading this topic. Each discovery
-        (`set_discovery_interval`) checks for such topics. Both cases need a new attempt. "start-anew" is the deprecated
-        name of "restart", which release 0.5 removes.
+        (`set_discovery_interval`) checks for such topics. The job needs a new attempt to start such a topic again or to
+        stop reading it. "start-anew" is the deprecated name of "restart", which release 0.5 removes.
 
         Raises:
             InvalidJob: `what` is another value.

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 MOST_WAITING = 50_000
 MOST_BYTES = 16 << 20
-"""Limits of a partition's inbox, in messages and in bytes of their values. A partition is paused at a limit, and resumed below half of both."""
+"""Limits of a partition's inbox, in messages and in bytes of their values. A partition is paused at one of the limits,
+and resumed below half of both limits."""
 _CONSUMED = 10_000
 _NOT_COMMITTED = "offsets were not committed to group %r, so its reported lag is too large: %s"
 _DEFAULTS = {

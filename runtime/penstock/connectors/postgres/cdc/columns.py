@@ -101,7 +101,8 @@ class TableValues:
         return [values[place].decode() for place in self._key]
 
     def filled(self, old: Values, new: Values, *, whole: bool) -> Values:
-        """Return `new`, with omitted values taken from `old`. `old` has all values if `whole` is set, otherwise only those of the key."""
+        """Return `new`, with omitted values taken from `old`. `old` has all values if `whole` is set, otherwise only
+        the values of the key."""
         if UNCHANGED not in new:
             return new
         known = range(len(new)) if whole else self._key or ()

@@ -40,7 +40,7 @@ class Launch(msgspec.Struct, frozen=True):
     class_path: str
     """Class path entries before Spark's."""
     properties: dict[str, str]
-    """Settings that the executor needs before it can request the others from the driver."""
+    """Settings that the executor needs before it can request the other settings from the driver."""
     environment: dict[str, str]
     """Environment of the executor and its Python workers."""
     python: str = ""

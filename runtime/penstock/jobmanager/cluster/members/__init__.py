@@ -1,1 +1,2 @@
-"""The TaskManagers of a cluster: their registration, the JobManager's records of them, and requests to them."""
+"""The TaskManagers of a cluster: their registration, the JobManager's records of TaskManagers, and requests to
+TaskManagers."""

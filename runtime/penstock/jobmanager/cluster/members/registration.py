@@ -53,7 +53,7 @@ class Killed(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(msgspec.Struct, frozen=True, tag=True):
-    """Request to a TaskManager: start this executor, and replace the current one."""
+    """Request to a TaskManager: start this executor in place of the current executor."""
 
     launch: Launch
 

@@ -149,7 +149,8 @@ def _programs(
 
 @contextmanager
 def _with_token(settings: Configuration) -> Iterator[tuple[Configuration, LocalToken | None]]:
-    """Yield the settings with a token file. If none is set, create one that only this user can read."""
+    """Yield the settings with a token file. If no token file is set, create a token file that only this user can
+    read."""
     if settings.get(options.REST_TOKEN_FILE):
         yield settings, None
         return

@@ -76,7 +76,8 @@ def unpacked(content: bytes, penstock: str, python: str, version: str) -> Any:
 
 
 def own_modules() -> list[ModuleType]:
-    """Return the loaded modules of the program, without those of Python, of installed packages and of Penstock."""
+    """Return the loaded modules of the program, without the modules of Python, of installed packages and of
+    Penstock."""
     paths = sysconfig.get_paths()
     others = {paths[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")}
     others |= {entry for entry in sys.path if os.path.basename(entry) in ("site-packages", "dist-packages")}

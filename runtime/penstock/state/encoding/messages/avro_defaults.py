@@ -26,7 +26,7 @@ def load_defaults(parsed: Any) -> None:
     fields = [field for record in records.values() for field in record["fields"] if "default" in field]
     for field, value in [
         (field, _loaded_field(field, named)) for field in fields
-    ]:  # convert all defaults before the first one is replaced: the conversion of a default may need the original form of another
+    ]:  # convert all defaults before the first is replaced: the conversion of a default may need the original form of another
         field["default"] = value
 
 

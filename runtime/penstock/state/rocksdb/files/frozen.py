@@ -2,11 +2,11 @@
 
 RocksDB's own checkpoint flushes the memory, and writers wait for the flush. Here a snapshot has two parts.
 
-1. The synchronous part starts a new memory table, so that the old one is flushed in the background. It links the
+1. The synchronous part starts a new memory table, so that the old table is flushed in the background. It links the
    existing files, and records the length of the MANIFEST and the last sequence number.
 2. A separate thread then waits until that memory is flushed, and adds the resulting files.
 
-The flushed files have only sequence numbers up to the recorded one, so they contain no later writes. An atomic flush
+The flushed files have only sequence numbers up to the recorded number, so they contain no later writes. An atomic flush
 never combines writes from before and after the moment of the snapshot. New files of compaction are left out, because
 the linked files already have their rows. The snapshot has a new MANIFEST, which names only the files of the snapshot.
 
