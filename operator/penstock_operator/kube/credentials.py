@@ -1,5 +1,5 @@
-"""Access to the API server with the pod's service account or a kubeconfig file. The loaders of the official client
-read both.
+"""Access to the API server with the pod's service account or a kubeconfig file. The loaders of the official client read
+both kinds of credentials.
 """
 
 from __future__ import annotations

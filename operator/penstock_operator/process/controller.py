@@ -216,7 +216,7 @@ class Controller:
         return len(self._runners)
 
     async def close(self) -> None:
-        """Stop all reconcile loops and start no new ones. The status of each resource records its next step."""
+        """Stop all reconcile loops and start no new loops. The status of each resource records its next step."""
         self.closed = True
         tasks = [r.task for r in self._runners.values()]
         for task in tasks:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Gate:
-    """Places for concurrent passes. Urgent passes run before the others. Passes of the same kind run in the order of
-    their arrival.
+    """Places for concurrent passes. Urgent passes run before the other passes. Passes of the same kind run in the order
+    of their arrival.
 
     `slots` is the number of places. `seconds` is the number of seconds after which a pass loses its place and continues
     without it.

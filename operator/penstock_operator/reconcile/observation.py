@@ -64,7 +64,7 @@ class Deployment:
     checks: bool = False
     """Whether the master checks its program before the release (`Incarnation.checks`)."""
     starts_from: Restore | None = None
-    """The restore point in the arguments of the master. None means that the arguments have none."""
+    """The restore point in the arguments of the master. None means that the arguments have no restore point."""
     service_suffix: str = ""
     """Suffix of the master's Service that the workers connect to (`Incarnation.service_suffix`)."""
     rest_tls: str = ""
@@ -89,7 +89,7 @@ class Terminated:
     at: datetime | None
     exit_code: int | None = None
     memory_limit: str = ""
-    """Memory limit of the container. Empty if it has none."""
+    """Memory limit of the container. Empty if the container has no limit."""
 
 
 @dataclass(frozen=True)

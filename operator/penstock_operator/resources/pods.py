@@ -216,7 +216,7 @@ _KEPT = frozenset(
 
 
 def _volume(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge two volumes. The new source replaces the old one, because a volume has only one source."""
+    """Merge two volumes. The new source replaces the old source, because a volume has only one source."""
     sources = {key for key in VOLUME_SOURCES if over.get(key) is not None}
     return merge({key: value for key, value in base.items() if not sources or key in {"name", *sources}}, over)
 

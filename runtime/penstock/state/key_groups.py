@@ -126,7 +126,8 @@ def column_key_groups(column: pa.Array | pa.ChunkedArray, max_parallelism: int) 
 
 
 def keys_key_groups(keys: Sequence[Any], max_parallelism: int) -> npt.NDArray[np.int64]:
-    """Return the group of every key of a sequence. This is much faster than single calls if all keys are strings or all are integers.
+    """Return the group of every key of a sequence. This is much faster than single calls if all keys are strings or all
+    keys are integers.
 
     >>> keys_key_groups(["sensor_1", "sensor_2"], 128).tolist()
     [61, 125]

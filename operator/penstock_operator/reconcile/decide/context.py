@@ -211,8 +211,8 @@ class Context:
         return self.with_status(operation=self.op.model_copy(update=changes))
 
     def retire(self, successor: str | None = None) -> Context:
-        """Return the same context, with the running incarnation added to the former incarnations. Their checkpoints can
-        be deleted later.
+        """Return the same context, with the running incarnation added to the former incarnations. The checkpoints of
+        former incarnations can be deleted later.
         """
         running = self.status.running
         known = {s.job_id for s in self.status.superseded}

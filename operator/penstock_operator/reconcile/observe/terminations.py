@@ -114,7 +114,7 @@ def describe_end(ended: Mapping[str, Any], limit: str = "") -> str:
 
 
 def memory_limit(pod: Mapping[str, Any], name: str) -> str:
-    """Return the memory limit of a container, or an empty string if it has none."""
+    """Return the memory limit of a container, or an empty string if the container has no limit."""
     spec = pod.get("spec", {})
     for container in (*(spec.get("initContainers") or ()), *(spec.get("containers") or ())):
         if container.get("name") == name:

@@ -2,7 +2,7 @@
 
 A ConfigMap `flinkjob-defaults` has the key `spec` with a part of a FlinkJob's spec in YAML. The ConfigMap in the
 operator's namespace applies to all FlinkJobs. A ConfigMap in the namespace of the jobs takes precedence over it. The
-FlinkJob itself takes precedence over both. The operator merges the three specs like pod templates.
+FlinkJob itself takes precedence over both ConfigMaps. The operator merges the three specs like pod templates.
 
 The status records the defaults of the running revision (`status.defaults`). It also records the defaults of the
 revision that is being rolled out, and of the revision that a rollback would return to. If an edit is rejected, the

@@ -58,8 +58,8 @@ class JsonLinesEncoder(Encoder):
     Dicts, Rows with names, NamedTuples, dataclasses, Structs and pydantic's models become objects.
 
     Args:
-        fields: the declared fields. They name the values of tuples and of Rows without names. If None, these records become
-            arrays. Records that name their fields must have exactly the declared fields.
+        fields: the declared fields. They name the values of tuples and of Rows without names. Without declared fields,
+            these records become arrays. Records that name their fields must have exactly the declared fields.
     >>> JsonLinesEncoder(["id", "n"]).encode_batch([("a", 1), ("b", 2)])
     b'{"id":"a","n":1}\n{"id":"b","n":2}\n'
     """
@@ -306,7 +306,7 @@ class CompressedEncoder(Encoder):
 
 
 def header_of(encoder: Encoder) -> bytes:
-    """Return the header of this encoder's files; most encoders have none."""
+    """Return the header of this encoder's files; most encoders have no header."""
     header = getattr(encoder, "header", None)
     return bytes(header()) if callable(header) else b""
 

@@ -69,7 +69,7 @@ class MessageDecoder(ABC):
     ) -> tuple[Batch | None, list[Any]]:
         """Decode each message. `kind` is the class of the errors that mean a malformed message.
 
-        A changelog message has any number of records, and a tombstone has none.
+        A changelog message has any number of records, and a tombstone has no record.
         """
         good, values, rejected = [], [], []
         for message in messages:

@@ -3,8 +3,8 @@
 While no stream has new entries, the thread waits in a blocking request to the server.
 
 Each read is a transaction that also requests the stream's state. Redis counts all entries that were ever added to a stream, and a place
-contains its entry's number in this count. So the thread detects unread entries that were trimmed. It does not confuse these with trimmed
-entries that it had already read.
+contains its entry's number in this count. So the thread detects unread entries that were trimmed. The thread does not
+confuse these entries with trimmed entries that it had already read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The secret of a cluster. Its processes authenticate with it, and derive the keys of their encryption from it.
+"""The secret of a cluster. The cluster's processes authenticate with the secret, and derive the keys of their
+encryption from the secret.
 
 Every cluster has a secret. `python job.py` generates one. A master and its workers read the same file
 (`security.spark.secret-file`). The secret has these uses:

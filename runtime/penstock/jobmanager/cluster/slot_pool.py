@@ -75,8 +75,8 @@ class SlotPool:
         """Return the elements of `slots` that the job holds or could get.
 
         Args:
-            wanted: number of slots for which the job waits. It is in the queue as long as it repeats the call, until it gets its slots.
-                0 means that it does not wait.
+            wanted: number of slots for which the job waits. The job is in the queue as long as it repeats the call,
+                until it gets its slots. 0 means that the job does not wait.
         """
         with self._lock:
             if wanted:

@@ -23,7 +23,7 @@ class Worker:
         port: port of its RPC.
         slots: names, in the cluster, of the slots that can take a task now.
         last_heartbeat: ms since the epoch.
-        heap: memory of its executor in bytes, or 0 without an executor.
+        heap: heap of its executor in bytes, or 0 if it is not known.
     """
 
     id: str

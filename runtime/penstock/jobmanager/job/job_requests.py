@@ -206,8 +206,8 @@ class JobRequests:
         """Handle the coordinator's events of checkpoints and savepoints.
 
         Raises:
-            PenstockError: more checkpoints failed than are tolerated, or another JobManager leads. It is raised after all events are
-                handled.
+            PenstockError: more checkpoints failed than are tolerated, or another JobManager leads. The error is raised
+                after all events are handled.
         """
         failure: PenstockError | None = None
         for event in coordinator_events:

@@ -14,7 +14,7 @@ are:
 - Watch: the new incarnation becomes the running incarnation, and is then released.
 
 If a problem occurs, the operation drops its standby pods and continues the ordinary way: it removes all pods, then
-creates new ones. Such problems are missing resources, an image without this feature, a stop without a savepoint, a
+creates new pods. Such problems are missing resources, an image without this feature, a stop without a savepoint, a
 failed fence, or a reverted edit. The pods on standby were never released, so they have done nothing. If the job
 continues to run, superfluous standby pods are removed: the Deployments of the running incarnation are applied again.
 `remove_abandoned_standby` does this after an operation is given up, and `remove_superfluous_standby` during an

@@ -48,7 +48,8 @@ def origin_of(argument: Restore, found: Beginning) -> Restore | None:
     determined.
 
     Args:
-        argument: the restore point in the arguments of its master. `Latest` means that the arguments have none.
+        argument: the restore point in the arguments of its master. `Latest` means that the arguments have no restore
+            point.
     """
     named: Restore | None = argument
     if argument.kind == "Latest":

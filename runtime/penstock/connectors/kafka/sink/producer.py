@@ -35,9 +35,9 @@ _DEFAULTS = {
 class _Reports:
     """The results that the client reports through callbacks.
 
-    The callbacks do not refer to the producer. Otherwise the client would be part of a reference cycle, and only the garbage
-    collector could end the client. The garbage collector runs in any thread. It may also never end the client, because it does
-    not see all references of a client.
+    The callbacks do not refer to the producer. Otherwise the client would be part of a reference cycle, and only the
+    garbage collector could end the client. The garbage collector runs in any thread. The collector may also never end
+    the client, because it does not see all references of a client.
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 **One epoch, one transaction.** The broker gives a transactional id a new epoch (InitProducerId) before every transaction. So
 (id, producer id, epoch) identifies one transaction for ever. A commit that is sent twice, or arrives late, commits the same
 transaction again or is refused. It never affects a later transaction. Brokers guarantee this from `transaction.version` 2 on (KIP-890).
-This design makes it true on all brokers.
+This design has the same guarantee on all brokers.
 
 **The id contains its owner**: `PREFIX-JOB-SINK-ATTEMPT-SUBTASK-INDEX`. An attempt uses no id of another attempt. It reuses one
 of its ids only after the JobManager has committed everything that was written under this id. So a restore can determine the outcome of a

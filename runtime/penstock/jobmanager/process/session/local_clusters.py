@@ -64,7 +64,7 @@ class ClusterAhead:
 
     Args:
         settings: predicted settings of the job.
-        needs: predicted requirements. They must allow one JVM.
+        needs: predicted requirements. The requirements must allow one JVM.
 
     Raises:
         ClusterError: no usable Java was found.

@@ -1,8 +1,8 @@
 """The event-time clock of an operator as part of its snapshot.
 
 After a restore the sources send lower watermarks first. Without the saved clock, an operator would accept records that
-were late before the failure. Its results would differ from those of a run without a failure. So a restored clock never
-goes back.
+were late before the failure. Its results would differ from the results of a run without a failure. So a restored clock
+never goes back.
 
 Usually all subtasks have the same watermark when a checkpoint is taken. If their watermarks differ, the smallest one is
 restored.
