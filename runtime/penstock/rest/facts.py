@@ -96,6 +96,16 @@ class VertexInput:
 
 
 @dataclass(frozen=True)
+class HotKey:
+    """Key with more records than an even share of a subtask. `key` is None if all keys of the key group together have the share."""
+
+    key: str | None
+    key_group: int
+    subtask: int
+    share: float
+
+
+@dataclass(frozen=True)
 class Vertex:
     """Stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source."""
 
@@ -106,6 +116,7 @@ class Vertex:
     subtasks: Sequence[Subtask] = ()
     inputs: Sequence[VertexInput] = ()
     operators: Mapping[str, str] = field(default_factory=dict)
+    hot_key: HotKey | None = None
 
 
 @dataclass(frozen=True)

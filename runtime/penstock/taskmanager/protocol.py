@@ -115,6 +115,17 @@ class SourceProgress(msgspec.Struct, gc=False):
     next_record_at: int | None = None
 
 
+class KeyCounts(msgspec.Struct, gc=False):
+    """The most frequent keys and key groups that one sender has sent through an exchange, estimated from a sample."""
+
+    total: int
+    """Number of records that the sample stands for."""
+    keys: list[tuple[str, int, int]] = []
+    """Text of the key, its key group, and its records."""
+    groups: list[tuple[int, int]] = []
+    """Key group and its records."""
+
+
 class VertexMetrics(msgspec.Struct, gc=False):
     records_in: int = 0
     records_out: int = 0
@@ -131,6 +142,8 @@ class VertexMetrics(msgspec.Struct, gc=False):
     """Name -> [kind, parts in the encoding of state]: the totals of the subtask."""
     queryable: dict[str, list[str]] = {}
     """Names of queryable states -> uid and state, only for new names."""
+    keys: dict[int, KeyCounts] = {}
+    """Frequent keys since the last report, by exchange."""
 
 
 class SnapshotAck(msgspec.Struct, gc=False):

@@ -160,6 +160,17 @@ def test_a_failure_of_the_users_code_is_named_by_its_exception(name: str, raised
     assert (shown["name"], shown["cause"]) == (name, cause)
 
 
+def test_a_live_view_has_the_hot_keys_of_vertices(gateway: FakeGateway) -> None:
+    job = gateway.job(JOB_ID)
+    first, *others = job.vertices
+    hot = replace(first, hot_key=facts.HotKey("'user-7'", 70, 1, 0.63))
+    live = live_job(
+        replace(job, vertices=[hot, *others]), gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0
+    )
+    assert live.vertices[0].hot_key == {"key": "'user-7'", "keyGroup": 70, "subtask": 1, "share": 0.63}
+    assert all(vertex.hot_key is None for vertex in live.vertices[1:])
+
+
 def test_a_live_view_has_the_last_rescale(gateway: FakeGateway) -> None:
     for job, at in ((RUNNING, RUNNING.rescales[-1].timestamp), (replace(RUNNING, rescales=()), None)):
         live = live_job(job, gateway.checkpoints(JOB_ID), 0, facts.Cluster(8, 3), gateway.metrics, 0)

@@ -22,6 +22,7 @@ from penstock.jobmanager.autoscaling.sampling import MeasuredJob, Sampler
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from penstock.jobmanager.job.requests import Operation
 from penstock.metrics.reading import JobScope
+from penstock.rest.facts import HotKey
 
 SAMPLE_MS = 5_000
 DECISIONS = 200
@@ -60,7 +61,7 @@ class Autoscaler:
         self.settings = AutoscalerSettings.from_configuration(job.settings.configuration)
         self._job = job
         self._history = History(self.settings)
-        self._sampler = Sampler()
+        self._sampler = Sampler(self.settings.shows_keys)
         self._rescales = 0
         self._own_rescales = 0
         self._decisions: deque[Published] = deque(maxlen=DECISIONS)
@@ -103,9 +104,14 @@ class Autoscaler:
             last.last, last.count = decision, last.count + 1
         else:
             self._decisions.append(Published(decision, decision))
+        hot = decision.hot_key
         self._job.metrics.store.set_facts(
             JobScope(self._job.job_id),
-            {"wantedParallelism": decision.wanted, "numAutoscalerRescales": self._own_rescales},
+            {
+                "wantedParallelism": decision.wanted,
+                "numAutoscalerRescales": self._own_rescales,
+                "hotKeyShare": 0.0 if hot is None or hot.hot_key_share is None else round(hot.hot_key_share, 4),
+            },
         )
         is_active = self.settings.is_enabled and self.settings.is_active
         if decision.rescales and is_active and self._request is None and now_ms >= self._not_before_ms:
@@ -148,8 +154,19 @@ class Autoscaler:
             "maxParallelism": min(settings.max_parallelism, self._job.graph.max_parallelism),
             "reason": newest.get("reason", "TOO_FEW_SAMPLES"),
             "message": newest.get("message", "No measurements exist yet."),
+            "hotKey": newest.get("hotKey"),
             "decisions": decisions,
         }
+
+    def hot_key_of(self, vertex_id: str) -> HotKey | None:
+        """Return the hot key of a vertex according to the newest decision."""
+        decisions = list(self._decisions)[-1:]
+        found = [
+            one for decision in decisions for one in decision.last.inputs if one.id == vertex_id and one.has_hot_key
+        ]
+        for one in found:
+            return HotKey(one.hot_key, one.hot_key_group or 0, one.hot_key_subtask or 0, one.hot_key_share or 0.0)
+        return None
 
     def recording(self) -> Iterator[str]:
         """Yield the lines of the recording of the last hour."""

@@ -8,7 +8,7 @@ Solution. `decide` predicts the load at every parallelism from a window of measu
 1. Measurements that cannot be trusted lead to no decision: after a restart or a rescale, with impossible values, without input.
 2. The job is scaled up if its limiting vertex is busier than the upper limit. It is also scaled up if the lag is above its target and
    the job would not read it in time. The new parallelism has the target utilization for the expected load, and processes the lag in the catch-up time.
-3. No rescale without a predicted gain. One hot subtask, too few splits, a fixed parallelism or an external system that limits the
+3. No rescale without a predicted gain. A hot key, one hot subtask, too few splits, a fixed parallelism or an external system that limits the
    job are named instead.
 4. The job is scaled down if it was below the lower limit for the whole scale-down interval, and its lag is within the target.
 5. Rescales must fit into the budget of pauses. Only a scale-up that the lag requires is not limited.
@@ -24,7 +24,7 @@ import math
 from penstock.jobmanager.autoscaling import past, texts
 from penstock.jobmanager.autoscaling.decision import Cost, Decision, Gain, Input, Reason, input_of
 from penstock.jobmanager.autoscaling.history import History
-from penstock.jobmanager.autoscaling.model import Limit, LoadModel, VertexLoad, is_hot, model_of
+from penstock.jobmanager.autoscaling.model import Limit, LoadModel, VertexLoad, explains, is_hot, model_of
 from penstock.jobmanager.autoscaling.samples import Sample
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from penstock.jobmanager.autoscaling.window import FULL, VertexEstimate, estimates, lag_growth, lag_ms, problem_of
@@ -140,7 +140,7 @@ class _Situation:
         if load > self.settings.upper or is_too_slow:
             return self._scale_up(load, hot)
         if hot is not None and (self.is_behind or (hot.hottest or (0, 0.0))[1] >= FULL):
-            return self._stay(Reason.HOT_SUBTASK, texts.hot(hot))
+            return self._hot(hot)
         if self.is_behind:
             return self._behind()
         return self._maybe_scale_down(load)
@@ -172,8 +172,10 @@ class _Situation:
         )
 
     def _no_gain(self, limiting: VertexLoad, hot: VertexEstimate | None, wanted: int) -> Decision:
+        if limiting.is_held_by_key():
+            return self._stay(Reason.HOT_KEY, texts.hot_key(limiting.estimate))
         if hot is not None:
-            return self._stay(Reason.HOT_SUBTASK, texts.hot(hot))
+            return self._hot(hot)
         if self.current >= self.highest:
             return self._stay(Reason.AT_MAX_PARALLELISM, texts.at_max(self.highest, self.latest, self.settings))
         reason = {
@@ -183,6 +185,11 @@ class _Situation:
             None: Reason.NO_GAIN,
         }[limiting.limit]
         return self._stay(reason, texts.no_gain(limiting, self.current, wanted))
+
+    def _hot(self, hot: VertexEstimate) -> Decision:
+        if explains(hot):
+            return self._stay(Reason.HOT_KEY, texts.hot_key(hot))
+        return self._stay(Reason.HOT_SUBTASK, texts.hot(hot))
 
     def _behind(self) -> Decision:
         """Stay, because more parallelism is not needed to read the lag in time."""
@@ -231,7 +238,7 @@ class _Situation:
     def _capacity(self, parallelism: int, hot: VertexEstimate | None) -> float:
         """Return the records per second of all sources that the job could read."""
         load = self.steady.at(parallelism)
-        if hot is not None and hot.hottest is not None and hot.rate_in > 0:
+        if hot is not None and hot.hottest is not None and hot.rate_in > 0 and not explains(hot):
             target = next(one.target for one in self.steady.loads if one.estimate.id == hot.id)
             load = max(load, hot.hottest[1] * target / hot.rate_in)
         return sum(self.arrivals.values()) / load if load > 0 else 0.0

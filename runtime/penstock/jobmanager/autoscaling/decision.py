@@ -31,6 +31,7 @@ class Reason(Enum):
     CATCHING_UP = "CATCHING_UP"
 
     # A rescale would not help.
+    HOT_KEY = "HOT_KEY"
     HOT_SUBTASK = "HOT_SUBTASK"
     SPLITS = "SPLITS"
     FIXED_PARALLELISM = "FIXED_PARALLELISM"
@@ -76,6 +77,21 @@ class Input:
     splits: int | None
     hottest_subtask: int | None
     hottest_busy: float | None
+    hot_key: str | None = None
+    """Text of the key with the largest share. None means that it is unknown, or that all keys of `hot_key_group` together have the share."""
+    hot_key_group: int | None = None
+    hot_key_subtask: int | None = None
+    hot_key_share: float | None = None
+
+    @property
+    def hot_key_weight(self) -> float:
+        """Return the records of the key relative to an even share of a subtask."""
+        return (self.hot_key_share or 0.0) * self.parallelism
+
+    @property
+    def has_hot_key(self) -> bool:
+        """Return whether the largest key has more records than an even share of a subtask."""
+        return self.parallelism > 1 and self.hot_key_weight > 1
 
 
 @dataclass(frozen=True)
@@ -120,6 +136,11 @@ class Decision:
     cost: Cost | None = None
 
     @property
+    def hot_key(self) -> Input | None:
+        """Return the vertex with the hottest key, or None if no vertex has a hot key."""
+        return max((one for one in self.inputs if one.has_hot_key), key=lambda one: one.hot_key_weight, default=None)
+
+    @property
     def rescales(self) -> bool:
         """Return whether the job is to be rescaled now."""
         return self.reason in RESCALES
@@ -135,10 +156,22 @@ class Decision:
             "reason": self.reason.value,
             "message": self.message,
             "slotsAvailable": self.slots,
+            "hotKey": None if self.hot_key is None else _hot_key(self.hot_key),
             "inputs": [_camel(vars(one)) for one in self.inputs],
             "gain": None if self.gain is None else _camel(vars(self.gain)),
             "cost": None if self.cost is None else _camel(vars(self.cost)),
         }
+
+
+def _hot_key(of: Input) -> dict[str, Any]:
+    return {
+        "vertex": of.id,
+        "name": of.name,
+        "key": of.hot_key,
+        "keyGroup": of.hot_key_group,
+        "subtask": of.hot_key_subtask,
+        "share": _plain(of.hot_key_share),
+    }
 
 
 def _camel(values: dict[str, Any]) -> dict[str, Any]:
@@ -159,7 +192,7 @@ def _plain(value: Any) -> Any:
 def input_of(estimate: VertexEstimate, target: float | None = None, load: float | None = None) -> Input:
     """Return the input of a decision from an estimate."""
     vertex = estimate.vertex
-    hottest = estimate.hottest
+    hottest, key = estimate.hottest, estimate.hot_key
     return Input(
         id=vertex.id,
         name=vertex.name,
@@ -179,4 +212,8 @@ def input_of(estimate: VertexEstimate, target: float | None = None, load: float 
         splits=vertex.splits,
         hottest_subtask=None if hottest is None else hottest[0],
         hottest_busy=None if hottest is None else hottest[1],
+        hot_key=None if key is None else key.key,
+        hot_key_group=None if key is None else key.group,
+        hot_key_subtask=None if key is None else key.subtask,
+        hot_key_share=None if key is None else key.share,
     )

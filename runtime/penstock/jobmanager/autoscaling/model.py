@@ -7,6 +7,7 @@ the levels of a slot run one after the other, so all loads add up.
 The load of these vertices does not become smaller with the parallelism of the job:
 
 - a vertex whose parallelism the program sets
+- a vertex with a key that has a large share of the records, because one subtask processes all of them
 - a source with fewer splits than subtasks
 - a vertex whose true processing rate did not grow with an earlier rescale, for example because an external system limits it
 """
@@ -23,6 +24,10 @@ from penstock.jobmanager.autoscaling.window import VertexEstimate
 
 HOT = 1.5
 """Ratio of the busy shares of a subtask and of the mean above which the subtask is hot."""
+LEAST_EFFECT = 1.05
+"""Ratio of the loads with and without a hot key from which on the key limits a vertex."""
+EVEN_REST = 0.25
+"""Records of other keys in the subtask of a hot key, relative to those of the key. More parallelism than for this share is of no use."""
 SATURATED = 0.9
 """Busy share of a subtask above which its share of the work matters."""
 
@@ -50,6 +55,24 @@ class VertexLoad:
 
     def at(self, parallelism: int) -> float:
         """Return the load at a parallelism of the job."""
+        return max(self._spread(parallelism), self._of_key(parallelism))
+
+    def is_held_by_key(self) -> bool:
+        """Return whether a hot key prevents that twice the parallelism halves the load."""
+        twice = 2 * self.estimate.vertex.parallelism
+        return self._of_key(twice) > LEAST_EFFECT * self._spread(twice)
+
+    def _of_key(self, parallelism: int) -> float:
+        """Return the load of the subtask with the hot key. It processes all records of the key, and its part of the others."""
+        key, now = self.estimate.hot_key, self.estimate.vertex.parallelism
+        if key is None or self.limit is not None or self.estimate.rate_in <= 0 or not explains(self.estimate):
+            return 0.0
+        useful = max(now, math.ceil((1 - key.share) / (EVEN_REST * key.share)))
+        part = part_of_key(key.share, min(parallelism, useful)) / part_of_key(key.share, now)
+        return key.busy * self.target / self.estimate.rate_in * part
+
+    def _spread(self, parallelism: int) -> float:
+        """Return the load if the records are distributed over all subtasks."""
         if self.limit is Limit.FIXED:
             return self.slots / self.estimate.vertex.parallelism
         if self.limit is Limit.INEFFECTIVE:
@@ -155,6 +178,21 @@ def skew(estimate: VertexEstimate) -> float:
 def is_hot(estimate: VertexEstimate) -> bool:
     """Return whether one subtask is saturated and has much more work than the others. More subtasks would not relieve it."""
     return _uneven(estimate) > HOT
+
+
+def part_of_key(share: float, parallelism: int) -> float:
+    """Return the part of all records that the subtask of a key processes.
+
+    >>> part_of_key(0.5, 2)
+    0.75
+    """
+    return share + (1 - share) / parallelism
+
+
+def explains(estimate: VertexEstimate) -> bool:
+    """Return whether the hot key of a vertex is the reason for its uneven load. Otherwise several keys of one subtask are, or a slow host."""
+    key, count = estimate.hot_key, estimate.vertex.parallelism
+    return key is not None and part_of_key(key.share, count) * count * HOT >= _uneven(estimate)
 
 
 def _uneven(estimate: VertexEstimate) -> float:

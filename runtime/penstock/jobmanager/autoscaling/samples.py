@@ -15,6 +15,18 @@ BUSIEST = 4
 
 
 @dataclass(frozen=True)
+class KeyShare:
+    """Share of a vertex's input that one key has, or all keys of a key group."""
+
+    key: str | None
+    """Text of the key. None means all keys of the key group together."""
+    group: int
+    subtask: int
+    """Subtask that processes the key group."""
+    share: float
+
+
+@dataclass(frozen=True)
 class VertexSample:
     """Measurements of a vertex. Shares are means of its subtasks."""
 
@@ -38,6 +50,8 @@ class VertexSample:
     """Unread records of a source. None means that the source does not know them."""
     splits: int | None = None
     """Number of splits of a source that are not read to their end."""
+    keys: tuple[KeyShare, ...] = ()
+    """The largest shares, estimated from a sample of the records. Empty: the input has no keys, or too few records were sampled."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +92,7 @@ class Sample:
                     **vertex,
                     "inputs": tuple(vertex["inputs"]),
                     "busiest": tuple((int(subtask), busy) for subtask, busy in vertex["busiest"]),
+                    "keys": tuple(KeyShare(**share) for share in vertex.get("keys", ())),
                 }
             )
             for vertex in values["vertices"]

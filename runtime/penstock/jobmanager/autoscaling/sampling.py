@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from penstock.jobmanager.autoscaling.samples import BUSIEST, Sample, VertexSample
+from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.autoscaling.key_totals import key_shares
+from penstock.jobmanager.autoscaling.samples import BUSIEST, KeyShare, Sample, VertexSample
 
 if TYPE_CHECKING:
     from penstock.functions.operator_context import Clock
@@ -57,10 +59,15 @@ class Counters:
     blocked_ms: float
 
 
+HIDDEN = "(hidden)"
+"""Text of each key if texts of keys are not shown."""
+
+
 class Sampler:
     """Sampler of one job, in the job's thread. The first read of an attempt is only the base of the next one."""
 
-    def __init__(self) -> None:
+    def __init__(self, shows_keys: bool = True) -> None:
+        self._shows_keys = shows_keys
         self._attempt = -1
         self._at_ms = 0
         self._before: dict[tuple[int, int], Counters] = {}
@@ -79,12 +86,15 @@ class Sampler:
             key: Counters(one.records_in, one.records_out, one.busy_ms, one.blocked_ms)
             for key, one in job.metrics.subtasks.items()
         }
+        keys = job.metrics.take_keys()
         before, elapsed, attempt = self._before, now_ms - self._at_ms, self._attempt
         self._before, self._at_ms, self._attempt = now, now_ms, job.attempt
         if attempt != job.attempt or elapsed <= 0:
             return None
         graph = job.graph
         adds_slots = job.runner.can_add_slots
+        redaction = Redaction.of(job.settings.configuration)
+        clean = redaction.clean if self._shows_keys else lambda text: HIDDEN
         own = {operator.max_parallelism for operator in graph.operators if not operator.has_own_parallelism}
         return Sample(
             at_ms=now_ms,
@@ -98,7 +108,15 @@ class Sampler:
             status=job.history.status.value,
             levels_take_turns=not job.runner.streaming,
             vertices=tuple(
-                _vertex(graph, stage, job.parts.sources, _of(stage.id, before), _of(stage.id, now), elapsed)
+                _vertex(
+                    graph,
+                    stage,
+                    job.parts.sources,
+                    _of(stage.id, before),
+                    _of(stage.id, now),
+                    elapsed,
+                    key_shares(keys, graph, stage, clean),
+                )
                 for stage in graph.stages
             ),
         )
@@ -115,6 +133,7 @@ def _vertex(
     before: Mapping[int, Counters],
     now: Mapping[int, Counters],
     elapsed_ms: int,
+    keys: tuple[KeyShare, ...],
 ) -> VertexSample:
     zero = Counters(0, 0, 0.0, 0.0)
     records_in = records_out = 0
@@ -146,6 +165,7 @@ def _vertex(
         is_fixed=any(one.has_own_parallelism for one in operators),
         lag=lag,
         splits=splits,
+        keys=keys,
     )
 
 

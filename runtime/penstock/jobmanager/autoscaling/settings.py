@@ -40,6 +40,9 @@ class AutoscalerSettings:
     effectiveness: float = 0.1
     """Share of the expected gain that a rescale must have reached. Otherwise the parallelism does not change the vertex's capacity."""
 
+    shows_keys: bool = True
+    """Whether decisions contain the text of hot keys."""
+
     @staticmethod
     def from_configuration(values: Mapping[str, Any]) -> AutoscalerSettings:
         """Read the settings.
@@ -64,6 +67,7 @@ class AutoscalerSettings:
             max_lag_ms=_ms(conf.get(options.AUTOSCALER_MAX_LAG)),
             budget=conf.get(options.AUTOSCALER_BUDGET),
             effectiveness=conf.get(options.AUTOSCALER_EFFECTIVENESS),
+            shows_keys=conf.get(options.AUTOSCALER_KEY_TEXTS),
         )
         settings.check()
         return settings

@@ -45,6 +45,17 @@ def hot(estimate: VertexEstimate) -> str:
     )
 
 
+def hot_key(estimate: VertexEstimate) -> str:
+    key = estimate.hot_key
+    assert key is not None
+    name = f"Key group {key.group}" if key.key is None else f"The key {key.key}"
+    return (
+        f"{name} has {_share(key.share)} of the records of {estimate.vertex.name!r}. Subtask {key.subtask} processes all of them, and "
+        f"is busy for {_share(key.busy)} of its time. So more parallelism would not help. Split the key, for example by a "
+        "second field or a random suffix, and combine the partial results."
+    )
+
+
 def up(
     current: int, wanted: int, limiting: VertexLoad, load: float, lag_ms: float, settings: AutoscalerSettings
 ) -> str:

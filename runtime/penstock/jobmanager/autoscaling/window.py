@@ -7,7 +7,7 @@ Kalavri et al., "Three steps is all you need" (OSDI '18). The arrival rate of a 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from penstock.jobmanager.autoscaling.samples import Sample, VertexSample
@@ -18,8 +18,23 @@ FULL = 0.95
 """Busy share at which a level counts as saturated."""
 LEAST_SAMPLES = 2
 """Smallest number of samples of a window. A growth needs two of them."""
+OF_GROUP = 1.25
+"""Ratio of the shares of a key group and of its largest key above which the group is named instead of the key."""
 LONGEST_GAP = 4
 """Number of intervals between two samples that still belong together."""
+
+
+@dataclass(frozen=True)
+class HotKey:
+    """Key, or key group, with the largest share of a vertex's input."""
+
+    key: str | None
+    """Text of the key. None means all keys of the key group together."""
+    group: int
+    subtask: int
+    share: float
+    busy: float
+    """Busy share of the subtask. If the subtask is not one of the busiest, the mean of all subtasks."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +56,7 @@ class VertexEstimate:
     """Subtask that was the busiest, with its busy share."""
     is_observed: bool = False
     """Whether `true_rate` is the observed rate, because the busy time misses work of other threads."""
+    hot_key: HotKey | None = None
 
     @property
     def id(self) -> str:
@@ -136,7 +152,28 @@ def _estimate(samples: Sequence[Sample], index: int) -> VertexEstimate:
         arrival,
         last.lag,
         hottest,
+        hot_key=_hot_key([vertex for _, vertex in of], hot, busy),
     )
+
+
+def _hot_key(samples: Sequence[VertexSample], busiest: Mapping[int, float], busy: float) -> HotKey | None:
+    """Return the key or the key group with the largest share of all records of the samples."""
+    records: dict[tuple[str | None, int], float] = {}
+    total = 0.0
+    for sample in samples:
+        total += sample.rate_in if sample.keys else 0.0
+        for one in sample.keys:
+            records[one.key, one.group] = records.get((one.key, one.group), 0.0) + one.share * sample.rate_in
+    if total <= 0:
+        return None
+    keys = {at: count for at, count in records.items() if at[0] is not None}
+    groups = {at: count for at, count in records.items() if at[0] is None}
+    (key, group), count = max(keys.items(), key=lambda entry: entry[1], default=((None, 0), 0.0))
+    (_, full), of_group = max(groups.items(), key=lambda entry: entry[1], default=((None, 0), 0.0))
+    if of_group > OF_GROUP * count:
+        key, group, count = None, full, of_group
+    subtask = next(one.subtask for sample in reversed(samples) for one in sample.keys if one.group == group)
+    return HotKey(key, group, subtask, count / total, busiest.get(subtask, busy))
 
 
 def lag_growth(lags: Sequence[tuple[int, float | None]]) -> float:

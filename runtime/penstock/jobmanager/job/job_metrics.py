@@ -11,6 +11,7 @@ from typing import Any
 
 from penstock.functions.accumulators import merge_accumulators
 from penstock.graph.job_graph import JobGraph
+from penstock.jobmanager.autoscaling.key_totals import KeyTotals
 from penstock.jobmanager.job.metric_history import NOT_KNOWN, JobTotals, MetricHistory, VertexTotals
 from penstock.metrics.reading import JobScope
 from penstock.metrics.store import MetricStore, SubtaskReport
@@ -61,6 +62,8 @@ class JobMetrics:
         self.records_total = 0
         self.subtasks: dict[tuple[int, int], SubtaskProgress] = {}
         self.workers: dict[tuple[int, int], WorkerProgress] = {}
+        self._keys: dict[int, KeyTotals] = {}
+        """Frequent keys since the last sample of the autoscaler, by exchange."""
         self._accumulators: dict[str, tuple[str, dict[tuple[int, int], Any]]] = {}
         self._queryable: dict[str, set[tuple[str, str]]] = {}
         self._task_managers: list[str] = []
@@ -83,6 +86,7 @@ class JobMetrics:
             self.subtasks = {}
             self.workers = {}
             self._accumulators = {}
+            self._keys = {}
         self.past.begin_attempt()
         self.store.describe_job(self.job_id, self.job_name, {str(s.id): (s.name, s.parallelism) for s in graph.stages})
 
@@ -109,6 +113,8 @@ class JobMetrics:
                     progress.busy_ratio = min(1.0, vertex.busy_ms / duration_ms) if duration_ms else 0.0
                     progress.watermark = vertex.watermark
                     progress.host = ack.host
+                    for exchange, counts in vertex.keys.items():
+                        self._keys.setdefault(exchange, KeyTotals()).add(counts)
                     for name, (uid, state) in vertex.queryable.items():
                         self._queryable.setdefault(name, set()).add((uid, state))
                     for name, (kind, parts) in vertex.accumulators.items():
@@ -162,6 +168,12 @@ class JobMetrics:
         if self.lag is not None:
             facts["lag"] = self.lag
         self.store.set_facts(JobScope(self.job_id), facts)
+
+    def take_keys(self) -> dict[int, KeyTotals]:
+        """Return the frequent keys of each exchange since the last call."""
+        with self._lock:
+            keys, self._keys = self._keys, {}
+            return keys
 
     def usage_by_slot(self) -> dict[int, tuple[int, Hardware | None, float]]:
         """Return for each slot the resident bytes of all Python workers, the hardware of their machine, and their CPU time (s)."""

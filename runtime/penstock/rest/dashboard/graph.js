@@ -15,9 +15,10 @@ export function loadOf(vertex) {
 export function bottleneck(vertices) {
   const [most] = [...vertices].sort((a, b) => b.busiest - a.busiest), held = vertices.filter((one) => one.backPressured > 0.1);
   if (!most || loadOf({ ...most, backPressured: 0 }) !== "busy") return held.length ? `Back-pressured: ${names(held)}. No operator is busy.` : "No operator is a bottleneck.";
-  return `Bottleneck: ${pretty(most.name)}, busy ${percent(most.busiest)}${isSkewed(most) ? `. Its records are skewed: one subtask gets ${most.skew.toFixed(1)} times the mean` : ""}.${held.length ? ` Back-pressured: ${names(held)}.` : ""}`;
+  return `Bottleneck: ${pretty(most.name)}, busy ${percent(most.busiest)}${most.hotKey ? `. ${hotKey(most.hotKey)} has ${percent(most.hotKey.share)} of its records, all in subtask ${most.hotKey.subtask}` : isSkewed(most) ? `. Its records are skewed: one subtask gets ${most.skew.toFixed(1)} times the mean` : ""}.${held.length ? ` Back-pressured: ${names(held)}.` : ""}`;
 }
 const names = (vertices) => vertices.map((one) => pretty(one.name)).join(", ");
+const hotKey = (hot) => hot.key === null ? `Key group ${hot.keyGroup}` : `Key ${hot.key}`;
 const isSkewed = (vertex) => vertex.skew > 1.5 && vertex.inPerSecond > 1;
 
 export function jobGraph(onPick) {
@@ -63,7 +64,7 @@ export function jobGraph(onPick) {
       for (const vertex of job.vertices) {
         const { node, part } = nodes.get(vertex.id);
         node.dataset.load = loadOf(vertex);
-        node.title = vertex.name;
+        node.title = vertex.hotKey ? `${vertex.name}\n${hotKey(vertex.hotKey)}: ${percent(vertex.hotKey.share)} of the records` : vertex.name;
         text(part.name, pretty(vertex.name));
         text(part.in, `${num(vertex.inPerSecond)} rec/s ${vertex.inputs.length ? "in" : "read"}${isSkewed(vertex) ? ` · skew ${vertex.skew.toFixed(1)}×` : ""}`);
         text(part.par, `× ${vertex.parallelism}`);

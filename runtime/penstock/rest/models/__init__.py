@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus
+from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus, HotKey
 from penstock.rest.models.base import Shape
 from penstock.rest.models.checkpoints import (
     AlignmentSummary,
@@ -168,6 +168,7 @@ __all__ = [
     "FlameNode",
     "Hardware",
     "History",
+    "HotKey",
     "IoMetrics",
     "JobAccumulators",
     "JobConfig",

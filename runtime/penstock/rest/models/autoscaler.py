@@ -7,6 +7,17 @@ from typing import Any
 from penstock.rest.models.base import Camel
 
 
+class HotKey(Camel):
+    """Key with more records than an even share of a subtask. `key` is null if all keys of the key group together have the share."""
+
+    vertex: str
+    name: str
+    key: str | None
+    key_group: int
+    subtask: int
+    share: float
+
+
 class AutoscalerDecision(Camel):
     """Decision. Consecutive equal decisions are one entry, with the measurements of the last decision.
 
@@ -28,6 +39,7 @@ class AutoscalerDecision(Camel):
     inputs: list[dict[str, Any]]
     gain: dict[str, Any] | None = None
     cost: dict[str, Any] | None = None
+    hot_key: HotKey | None = None
     failure: str = ""
 
 
@@ -45,5 +57,6 @@ class AutoscalerStatus(Camel):
     max_parallelism: int
     reason: str
     message: str
+    hot_key: HotKey | None = None
     decisions: list[AutoscalerDecision]
     """The newest first."""

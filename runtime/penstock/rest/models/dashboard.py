@@ -27,6 +27,8 @@ class LiveVertex(Camel):
     skew: float
     """Highest rate (records/s) of a subtask, divided by the mean. 1: all rates are equal."""
     watermark: int | None = None
+    hot_key: dict[str, Any] | None = None
+    """Key with more records than an even share of a subtask: `key`, `keyGroup`, `subtask` and `share`."""
 
 
 class LiveJob(Camel):

@@ -122,7 +122,12 @@ def _vertex(vertex: facts.Vertex, loads: Sequence[SubtaskLoad]) -> models.LiveVe
         back_pressured=_mean([load.back_pressured for load in loads]),
         skew=max(rates) / mean if mean > 0 else 1.0,
         watermark=min((load.watermark for load in loads if load.watermark is not None), default=None),
+        hot_key=None if vertex.hot_key is None else _hot_key(vertex.hot_key),
     )
+
+
+def _hot_key(hot: facts.HotKey) -> dict[str, Any]:
+    return {"key": hot.key, "keyGroup": hot.key_group, "subtask": hot.subtask, "share": hot.share}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -13,9 +13,11 @@ from penstock.graph.job_graph import ExchangeSpec
 from penstock.records.batch import Batch, ColumnBatch
 from penstock.records.fields import Field
 from penstock.state.key_groups import column_key_groups, keys_key_groups, subtask_for_key_group
+from penstock.taskmanager.exchange.key_sketch import KeySketch
 from penstock.taskmanager.exchange.single_target import SingleTargetWriter
 from penstock.taskmanager.exchange.writer import Emit, ExchangeWriter
 from penstock.taskmanager.operators.user_code import raise_user_error, refuse_key, select_keys
+from penstock.taskmanager.protocol import KeyCounts
 
 _TARGETS_BY_MASK = 8
 
@@ -44,6 +46,10 @@ class OneKeyedTargetWriter(SingleTargetWriter):
         self._selector = selector
         self._field = spec.partitioning.key_field
         self._kinds: set[type] = set()
+        self._sketch = KeySketch(spec.max_parallelism)
+
+    def take_key_counts(self) -> KeyCounts | None:
+        return self._sketch.take()
 
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
@@ -51,7 +57,22 @@ class OneKeyedTargetWriter(SingleTargetWriter):
             self._check_rows(batch.rows().values)
         elif self._field is not None:
             self._check_columns(columns, self._field)
+        self._sample(batch, columns)
         super().write(batch)
+
+    def _sample(self, batch: Batch, columns: ColumnBatch | None) -> None:
+        part = self._sketch.pick(len(batch))
+        if part is None:
+            return
+        column = None if columns is None or self._field is None else columns.find(self._field)
+        if column is not None:
+            self._sketch.add_cells(column, part)
+        elif columns is None:
+            try:
+                keys = list(map(self._selector, batch.rows().values[part]))
+            except Exception:  # an operator after the exchange reports it, if it uses the key
+                return
+            self._sketch.add(keys)
 
     def _check_rows(self, values: list[Any]) -> None:
         first = values[:1]
@@ -139,8 +160,12 @@ class KeyGroupWriter(ExchangeWriter):
         target_of = [subtask_for_key_group(group, self._targets, groups) for group in range(groups)]
         self._target_array = np.array(target_of, np.int64)
         self._key_targets = KeyTargets(target_of)
+        self._sketch = KeySketch(groups)
         few = range(self._targets) if self._targets <= _TARGETS_BY_MASK else ()
         self._masks = [bytes(int(n == target) for n in range(256)) for target in few]
+
+    def take_key_counts(self) -> KeyCounts | None:
+        return self._sketch.take()
 
     def write(self, batch: Batch) -> None:
         columns = self._as_columns(batch)
@@ -156,6 +181,9 @@ class KeyGroupWriter(ExchangeWriter):
             chosen = self._key_targets.of(keys)
         except Exception as error:
             self._fail(error, keys, values)
+        picked = self._sketch.pick(len(keys))
+        if picked is not None:
+            self._sketch.add(keys[picked])
         if self._masks:
             self._split_by_mask(values, timestamps, bytes(chosen))
             return
@@ -184,6 +212,9 @@ class KeyGroupWriter(ExchangeWriter):
             targets = self._target_array[column_key_groups(column, self.spec.max_parallelism)]
         except Exception as error:
             self._fail(error, column.to_pylist(), batch.rows().values)
+        part = self._sketch.pick(len(column))
+        if part is not None:
+            self._sketch.add_cells(column, part)
         for target in range(self._targets):
             indices = np.flatnonzero(targets == target)
             if not len(indices):

@@ -29,6 +29,7 @@ from penstock.state.encoding.tagged import type_name
 from penstock.taskmanager.exchange.column_buffer import FULL_BYTES, ColumnBuffer
 from penstock.taskmanager.exchange.rows import LatencyMarker, encode_buffer, encode_latency
 from penstock.taskmanager.operators.user_code import raise_user_error
+from penstock.taskmanager.protocol import KeyCounts
 
 Emit = Callable[[int, bytes], None]
 """Function that hands a row to the runner. Its arguments are the slot and the row."""
@@ -120,6 +121,10 @@ class ExchangeWriter(ABC):
     def reachable(self) -> range:
         """Return the targets that this sender may send to. Watermarks go to all of them."""
         return range(self._targets)
+
+    def take_key_counts(self) -> KeyCounts | None:
+        """Return the frequent keys since the last report, or None."""
+        return None
 
     @abstractmethod
     def write(self, batch: Batch) -> None:

@@ -85,6 +85,8 @@ class MetricsCollector:
             for name, accumulator in context.accumulators.items()
         }
         metrics.queryable = self._new_queryable()
+        taken = {writer.spec.id: writer.take_key_counts() for writer in self._writers}
+        metrics.keys = {exchange: counts for exchange, counts in taken.items() if counts is not None}
         return metrics
 
     def _take_output(self, metrics: VertexMetrics) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,7 @@ from penstock.common.errors import InvalidJob
 from penstock.jobmanager.autoscaling.decide import decide
 from penstock.jobmanager.autoscaling.decision import Reason
 from penstock.jobmanager.autoscaling.history import History
-from penstock.jobmanager.autoscaling.samples import PastRescale
+from penstock.jobmanager.autoscaling.samples import KeyShare, PastRescale, Sample
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from tests.unit.jobmanager.autoscaling.measurements import SETTINGS, count, decision, sample, source, steady
 
@@ -149,6 +150,88 @@ class TestNoGain:
         fast = (source(rate=2000, parallelism=8), count(rate=2000, busy=1.0, parallelism=8))
         steady(*fast, seconds=120, start=603, history=effective, growing_lag=500.0, **eight)
         assert decide(SETTINGS, effective).reason is Reason.SCALE_UP
+
+
+def keys(
+    share: float, *, key: str | None = "'user-7'", subtask: int = 2, group_share: float = 0.0
+) -> tuple[KeyShare, ...]:
+    return (KeyShare(key, 70, subtask, share), KeyShare(None, 70, subtask, max(share, group_share)))
+
+
+class TestHotKeys:
+    def test_the_key_and_its_share_are_named_if_more_parallelism_would_not_help(self) -> None:
+        hot = count(busy=0.4, busiest=((2, 1.0), (0, 0.2)), keys=keys(0.63))
+        found = decision(source(), hot, growing_lag=200.0)
+        assert (found.reason, found.rescales, found.wanted) == (Reason.HOT_KEY, False, 4)
+        assert "The key 'user-7' has 63 % of the records of 'count'. Subtask 2 processes all of them" in found.message
+        one = found.inputs[1]
+        assert (one.hot_key, one.hot_key_group, one.hot_key_subtask) == ("'user-7'", 70, 2)
+        assert one.hot_key_share == pytest.approx(0.63)
+        assert found.to_json()["hotKey"] == {
+            "vertex": "1",
+            "name": "count",
+            "key": "'user-7'",
+            "keyGroup": 70,
+            "subtask": 2,
+            "share": 0.63,
+        }
+
+    def test_a_hot_key_is_named_also_if_all_records_are_read_in_time(self) -> None:
+        found = decision(source(), count(busy=0.4, busiest=((2, 0.97), (0, 0.2)), keys=keys(0.5)))
+        assert found.reason is Reason.HOT_KEY
+
+    def test_the_job_is_scaled_only_as_far_as_it_relieves_the_subtask_of_the_key(self) -> None:
+        """The subtask of a key with half of the records processes 75 % of them at parallelism 2, and 62.5 % at 4."""
+        two: dict[str, Any] = {"parallelism": 2, "requested": 2}
+        hot = count(busy=0.67, busiest=((1, 1.0), (0, 0.33)), keys=keys(0.5, subtask=1), parallelism=2)
+        found = decision(source(parallelism=2), hot, growing_lag=1000.0, seconds=75, **two)
+        assert (found.reason, found.wanted) == (Reason.SCALE_UP, 4)
+        assert found.inputs[1].load == pytest.approx(2.0 * 0.625 / 0.75)
+        hot = count(busy=0.4, busiest=((2, 1.0), (0, 0.2)), keys=keys(0.5))
+        at = decision(source(), hot, growing_lag=1000.0, seconds=75)
+        assert (at.reason, at.wanted) == (Reason.HOT_KEY, 4)
+
+    def test_the_limit_of_the_parallelism_is_not_blamed_for_a_hot_key(self) -> None:
+        hot = count(busy=0.4, busiest=((2, 1.0),), keys=keys(0.63))
+        settings = AutoscalerSettings(max_parallelism=4)
+        assert decision(source(), hot, growing_lag=200.0, settings=settings).reason is Reason.HOT_KEY
+
+    def test_a_key_group_is_named_if_several_of_its_keys_are_frequent(self) -> None:
+        hot = count(busy=0.4, busiest=((2, 1.0),), keys=keys(0.2, group_share=0.55))
+        found = decision(source(), hot, growing_lag=200.0)
+        assert found.reason is Reason.HOT_KEY
+        assert "Key group 70 has 55 % of the records" in found.message
+        assert found.to_json()["hotKey"]["key"] is None
+
+    def test_an_ordinary_key_changes_no_decision(self) -> None:
+        usual = decision(source(), count(busy=0.98))
+        found = decision(source(), count(busy=0.98, keys=keys(0.03)))
+        assert (found.reason, found.wanted) == (usual.reason, usual.wanted)
+        assert found.to_json()["hotKey"] is None
+        assert found.inputs[1].hot_key == "'user-7'"
+
+    def test_a_hot_subtask_is_not_explained_by_a_key_with_few_records(self) -> None:
+        found = decision(source(), count(busy=0.3, busiest=((2, 1.0), (0, 0.1)), keys=keys(0.05)), growing_lag=200.0)
+        assert found.reason is Reason.HOT_SUBTASK
+
+    def test_a_cheap_key_with_many_records_does_not_prevent_a_scale_up(self) -> None:
+        """The shares count records. The busy time shows that the subtask of the key is not the busiest."""
+        cheap = count(busy=0.97, busiest=((0, 1.0), (2, 0.4)), keys=keys(0.4))
+        found = decision(source(), cheap)
+        assert (found.reason, found.wanted) == (Reason.SCALE_UP, 6)
+
+    def test_a_hot_key_does_not_delay_a_scale_down(self) -> None:
+        found = decision(source(busy=0.02), count(busy=0.05, busiest=((2, 0.15),), keys=keys(0.7)))
+        assert (found.reason, found.wanted) == (Reason.SCALE_DOWN, 1)
+
+    def test_a_recording_contains_the_keys(self) -> None:
+        history = steady(source(), count(keys=keys(0.5)), seconds=10)
+        again = Sample.from_json(json.loads(json.dumps(history.samples[-1].to_json())))
+        assert again == history.samples[-1]
+        former = history.samples[-1].to_json()
+        for vertex in former["vertices"]:
+            del vertex["keys"]
+        assert Sample.from_json(former).vertices[1].keys == ()
 
 
 class TestLag:

@@ -14,6 +14,7 @@ from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.reading.job_insight import JobInsights
 from penstock.metrics.reading import JobScope
 from penstock.rest import models
+from penstock.state.key_groups import key_group
 from tests.in_process import environment, started, until
 
 if TYPE_CHECKING:
@@ -88,3 +89,47 @@ def test_an_active_autoscaler_requests_the_rescale_in_the_usual_way(tmp_path: Pa
 def test_contradictory_settings_are_refused_before_the_job_starts(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match=r"job\.autoscaler\.utilization\.max"):
         ticking(tmp_path, **{"job.autoscaler.utilization.max": "0.5"})
+
+
+def keyed_job(folder: Path, **settings: str) -> JobMaster:
+    env = environment(folder, **{**FAST, **settings})
+    source = DataGeneratorSource(lambda index: index, records_per_second=2000)
+    stream = env.from_source(source, None, "Ticks").uid("ticks")
+    counts = stream.key_by(lambda n: "popular" if n % 10 < 6 else f"k{n % 977}").reduce(max)
+    counts.name("Count").uid("count").print()
+    return started(env)
+
+
+def hot_key_of(job: JobMaster) -> models.HotKey | None:
+    return status_of(job).hot_key
+
+
+def test_the_hot_key_of_a_running_job_is_in_rest_in_the_metrics_and_in_the_dashboard(tmp_path: Path) -> None:
+    job = keyed_job(tmp_path)
+    try:
+        until(lambda: hot_key_of(job) is not None, job)
+        hot = hot_key_of(job)
+        assert hot is not None
+        assert (hot.key, hot.key_group) == ("'popular'", key_group("popular", 128))
+        assert hot.share == pytest.approx(0.6, abs=0.1)
+        assert hot.subtask == hot.key_group * 2 // 128
+        facts = job.metrics.store.values(JobScope(job.job_id))
+        assert facts["hotKeyShare"] == pytest.approx(0.6, abs=0.1)
+        of_vertex = [job.autoscaler.hot_key_of(str(stage.id)) for stage in job.graph.stages]
+        assert [one.key for one in of_vertex if one is not None] == ["'popular'"]
+    finally:
+        job.request(Operation("cancel"))
+        job.wait(30)
+
+
+def test_the_texts_of_keys_can_be_hidden(tmp_path: Path) -> None:
+    job = keyed_job(tmp_path, **{"penstock.autoscaler.key-texts": "false"})
+    try:
+        until(lambda: hot_key_of(job) is not None, job)
+        hot = hot_key_of(job)
+        assert hot is not None
+        assert (hot.key, hot.key_group) == ("(hidden)", key_group("popular", 128))
+        assert "popular" not in "".join(job.autoscaler.recording())
+    finally:
+        job.request(Operation("cancel"))
+        job.wait(30)

@@ -74,6 +74,11 @@ AUTOSCALER_MAX_LAG = duration_option(
     timedelta(seconds=30),
     "Target of the lag: the age of the oldest unread record. The autoscaler does not scale down above it.",
 )
+AUTOSCALER_KEY_TEXTS = flag_option(
+    "penstock.autoscaler.key-texts",
+    True,
+    "Show the text of hot keys, at most 60 characters. false shows only their key groups, for keys that are personal data.",
+)
 AUTOSCALER_BUDGET = fraction_option(
     "penstock.autoscaler.pause-budget",
     0.001,

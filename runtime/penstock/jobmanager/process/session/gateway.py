@@ -436,4 +436,5 @@ def _vertex(job: JobMaster, stage_id: int) -> facts.Vertex:
             for e in stage.inputs
         ],
         operators={graph.operators[o].uid: graph.operators[o].name for o in stage.operators},
+        hot_key=job.autoscaler.hot_key_of(str(stage.id)),
     )
