@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic.json_schema import GenerateJsonSchema
 
-from penstock_operator.api.types import Api, format_duration
+from penstock_operator.api.types import FORMER_NAME, Api, format_duration
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Schema = dict[str, Any]
 
-_DROPPED = ("title", "$defs")
+_DROPPED = ("title", "$defs", FORMER_NAME)
 
 
 class _Generator(GenerateJsonSchema):
@@ -83,6 +83,11 @@ def _properties(node: Schema, definitions: Mapping[str, Schema], *, defaults: bo
         if defaults and name not in required and not _nullable(raw) and _has_defaults(schema):
             schema = _ordered({**schema, "default": {}})
         out[name] = schema
+        if FORMER_NAME in raw:
+            about = (
+                f"Former name of `{name}`. The operator reads this field if `{name}` is not set, and does not write it."
+            )
+            out[raw[FORMER_NAME]] = {**schema, "description": about}
     return out
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, WithJsonSchema
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
@@ -21,18 +21,17 @@ DURATION_PATTERN = r"^([0-9]{1,12}ms|[0-9]{1,9}s|[0-9]{1,7}(min|m)|[0-9]{1,6}h|[
 _PART = re.compile(r"([0-9]+)(ms|s|min|m|h|d)")
 
 
-_MANIFEST_NAMES = {
-    "counted_restarts": "told",
-    "requested_savepoints": "askedSavepoints",
-    "service_suffix": "door",
-}
-"""Field names in stored objects, by attribute. For any other attribute, the field name is the attribute's name in camel
-case.
-"""
+FORMER_NAME = "formerName"
+"""Key in the JSON schema of a field that had another name in a released version."""
 
 
-def _manifest_name(attribute: str) -> str:
-    return _MANIFEST_NAMES.get(attribute) or to_camel(attribute)
+def renamed(name: str, *, former: str) -> Any:
+    """Return the annotation of a status field that had another name in a released version.
+
+    The operator reads the former field if the object does not have the new one. It writes only the new field. The CRD
+    contains both, because the API server would otherwise remove the former field before the operator can read it.
+    """
+    return Field(validation_alias=AliasChoices(name, former), json_schema_extra={FORMER_NAME: former})
 
 
 class Api(BaseModel):
@@ -41,7 +40,7 @@ class Api(BaseModel):
     """
 
     model_config = ConfigDict(
-        alias_generator=_manifest_name,
+        alias_generator=to_camel,
         populate_by_name=True,
         frozen=True,
         extra="ignore",

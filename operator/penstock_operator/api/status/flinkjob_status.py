@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -10,7 +10,7 @@ from pydantic.alias_generators import to_camel
 from penstock_operator.api.status.incarnation import Ends, HealthStatus, Running, Termination
 from penstock_operator.api.status.operation import HistoryEntry, Nonces, Operation, Rejected
 from penstock_operator.api.status.snapshots import Checkpoint, RequestedSavepoint, Restore, Superseded
-from penstock_operator.api.types import Api, Schemaless, Time
+from penstock_operator.api.types import Api, Schemaless, Time, renamed
 
 Phase = Literal[
     "Pending",
@@ -136,7 +136,9 @@ class FlinkJobStatus(Api):
     """Newest completed checkpoint. It is refreshed at most once a minute."""
     last_savepoint: Checkpoint | None = None
     """Newest savepoint that the operator made and verified."""
-    requested_savepoints: tuple[RequestedSavepoint, ...] = ()
+    requested_savepoints: Annotated[
+        tuple[RequestedSavepoint, ...], renamed("requestedSavepoints", former="askedSavepoints")
+    ] = ()
     """Savepoints that the operator requested and that have no FlinkSnapshot yet."""
     superseded: tuple[Superseded, ...] = ()
     """Former incarnations whose checkpoints are still in storage."""

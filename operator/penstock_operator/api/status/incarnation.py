@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from penstock_operator.api.status.snapshots import Restore
-from penstock_operator.api.types import Api, Time
+from penstock_operator.api.types import Api, Time, renamed
 
 
 class Running(Api):
@@ -31,7 +33,7 @@ class Running(Api):
     """Whether the operator started the pods before the previous incarnation stopped. The file `release` next to the checkpoints then names the source of the state."""
     checks: bool = False
     """Whether the master has checked the program before the release, because the incarnation is the first deployment."""
-    service_suffix: str = ""
+    service_suffix: Annotated[str, renamed("serviceSuffix", former="door")] = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""
     """Secret with the certificate of the REST API. Empty means that the REST API serves plain HTTP."""
@@ -121,7 +123,7 @@ class Ends(Api):
     """Terminations by kind, with their numbers."""
     restarts: dict[str, int] = Field(default_factory=dict)
     """Number of container restarts by role, and of failovers under the key `failover`. The numbers include the restarts of pods that no longer exist."""
-    counted_restarts: dict[str, int] = Field(default_factory=dict)
+    counted_restarts: Annotated[dict[str, int], renamed("countedRestarts", former="told")] = Field(default_factory=dict)
     """Numbers that `restarts` already includes: restarts of containers by pod, and failovers by process of the leading master (POD#RESTARTS)."""
 
 

@@ -18,7 +18,7 @@ def weighty(status: FlinkJobStatus) -> dict[str, Any]:
 def _weighty(status: FlinkJobStatus, manifest: dict[str, Any]) -> dict[str, Any]:
     for key in ("lastCheckpoint", "restarts"):
         manifest.pop(key, None)
-    for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "told"))):
+    for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "countedRestarts"))):
         for key in counters:
             manifest.get(part, {}).pop(key, None)
     if not (status.ends and status.ends.counted):

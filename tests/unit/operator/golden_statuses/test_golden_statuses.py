@@ -13,6 +13,8 @@ from tests.unit.operator.world.scenarios.scenario import judge
 from tests.unit.operator.world.world import World
 
 SETS = read_sets()
+FORMER_NAMES = {"askedSavepoints", "door", "told"}
+"""Names of status fields in version 0.1.0 that later versions read and do not write."""
 POINTS = [(version, state) for version, found in SETS.items() for state in found["points"]]
 
 
@@ -31,3 +33,6 @@ async def _go_on(point: dict[str, Any], world: World) -> None:
     await world.run(40)
     assert scenario.ended(world), f"it did not stay so\n{world.describe()}"
     judge(scenario, world)
+    job = world.cluster.one("FlinkJob", "weather")
+    status = (job or {}).get("status") or {}
+    assert not FORMER_NAMES & {*status, *(status.get("running") or {}), *(status.get("ends") or {})}

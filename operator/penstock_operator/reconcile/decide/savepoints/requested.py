@@ -3,7 +3,7 @@
 An upgrade, a suspension or a deletion stops the job with a savepoint. The outcome is not known at the time of the
 request. An attempt may time out, but its savepoint may complete later. By that time, another attempt may be in
 progress, the job may continue, or its pods may end. The operation may also be rolled back, or wait for a user. So
-each request is recorded with its folder before it is sent (`status.askedSavepoints`). The entry remains until one of
+each request is recorded with its folder before it is sent (`status.requestedSavepoints`). The entry remains until one of
 these cases applies:
 
     content of the folder   incarnation                 action

@@ -41,7 +41,7 @@ def test_the_savepoint_of_an_upgrade_is_recorded_before_the_upgrade_ends() -> No
         assert recorded(world) == set(world.savepoints)
         await world.until(lambda: world.stalled() and "operation" not in world.status())
         assert recorded(world) == set(world.savepoints), "rolled back"
-        assert "askedSavepoints" not in {k for k, v in world.status().items() if v}
+        assert "requestedSavepoints" not in {k for k, v in world.status().items() if v}
 
     played(scenario)
 
@@ -130,7 +130,7 @@ def test_a_savepoint_that_completes_after_its_timeout_is_recorded(monkeypatch: p
         assert world.savepoints
         assert recorded(world) == set(world.savepoints), world.describe()
         await world.run(120)
-        assert not world.status().get("askedSavepoints")
+        assert not world.status().get("requestedSavepoints")
 
     played(scenario)
 
