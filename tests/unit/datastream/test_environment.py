@@ -29,7 +29,7 @@ from penstock.datastream import (
     StreamExecutionEnvironment,
 )
 from penstock.graph import operations
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.job.settings import JobSettings
 from tests.unit.datastream.conftest import RecordingExecutor
 

@@ -15,7 +15,7 @@ from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.state.encoding.keys import UNTYPED_KEYS
 from penstock.state.key_groups import key_group, subtask_for_key_group

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.taskmanager.code.payload import TaskSettings, encode_payload
 
 

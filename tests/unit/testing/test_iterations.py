@@ -22,7 +22,7 @@ from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
 from penstock.datastream.functions import AsyncFunction, KeyedProcessFunction
 from penstock.datastream.output_tag import OutputTag
 from penstock.datastream.state import ValueStateDescriptor
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.job.requests import Operation
 from penstock.testing import JobHarness
 from penstock.testing.snapshot import JobSnapshot

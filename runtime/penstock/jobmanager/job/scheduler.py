@@ -33,8 +33,8 @@ from collections.abc import Callable
 
 from penstock.common.errors import NotEnoughSlots, PenstockError
 from penstock.graph.job_graph import JobGraph
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.graph.program import Program
-from penstock.graph.stream_graph import JobGraphBuilder
 from penstock.jobmanager.job.job_parts import JobMasterOptions
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.runners.runner import Runner

@@ -19,7 +19,7 @@ from penstock.connectors.postgres.cdc.watched_tables import WatchedTables
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.connectors.hybrid_source import HybridSource
 from penstock.datastream.connectors.number_seq import NumberSequenceSource
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 
 Script = list[bytes | Exception | None]
 

@@ -12,7 +12,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.rabbitmq.client import parameters
 from penstock.datastream.connectors.rabbitmq import RMQConnectionConfig, RMQSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.validation.sink_settings import check_borders
 
 BUILDER = RMQConnectionConfig.Builder

@@ -46,7 +46,7 @@ from penstock.datastream import (
 from penstock.datastream.connectors.file_system import BucketAssigner, FileSink, StreamingFileSink
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.executor import executing_on
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.process.session.session import Session
 from tests.in_process import InProcess
 

@@ -12,7 +12,7 @@ from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingProcessingTimeWindows
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.failover import failures
 from penstock.jobmanager.failover.crash import DIED, MemoryKill, TaskEnd, crash_of
 from penstock.jobmanager.failover.failures import JobFailed, failure_of

@@ -13,7 +13,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.runners import live_look_ups
 from penstock.jobmanager.runners.live_look_ups import MAX_PENDING, MAX_PENDING_OF_JOB, LiveLookUps, Place, place_of
 from penstock.state.encoding.keys import UNTYPED_KEYS

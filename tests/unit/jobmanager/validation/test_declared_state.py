@@ -22,7 +22,7 @@ from penstock.datastream.state import (
 )
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.functions.join_functions import ProcessJoinFunction
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.launch import check
 from penstock.jobmanager.process.session.session import SubmitOptions

@@ -29,7 +29,7 @@ from penstock.datastream.functions import (
 from penstock.datastream.state import MapStateDescriptor, ValueStateDescriptor
 from penstock.datastream.window import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from penstock.graph.executor import executing_on
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.jobmanager.process.session.session import Session
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP
 from tests.in_process import InProcess, environment, run

@@ -16,7 +16,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream import AsyncDataStream, StreamExecutionEnvironment
 from penstock.functions.operator_context import SystemClock
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.taskmanager.exchange.rows import MARKER, TICK, encode_buffer
 from penstock.taskmanager.level import LevelTask

@@ -9,7 +9,7 @@ import pytest
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.taskmanager.exchange.rows import COMMAND
 from penstock.taskmanager.level import LevelTask
 from penstock.taskmanager.protocol import (

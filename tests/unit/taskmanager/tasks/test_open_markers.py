@@ -15,7 +15,7 @@ from penstock.datastream.state import ValueStateDescriptor
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.records.batch import MAX_TIMESTAMP, MIN_TIMESTAMP, RowBatch
 from penstock.taskmanager.exchange.rows import MARKER, OPEN_MARKER, encode_buffer
 from penstock.taskmanager.level import LevelTask

@@ -15,7 +15,7 @@ from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.functions import CoMapFunction, KeyedProcessFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.records.batch import MIN_TIMESTAMP, RowBatch
 from penstock.taskmanager.exchange.rows import MARKER, TICK, encode_buffer, exchange_of
 from penstock.taskmanager.level import LevelTask

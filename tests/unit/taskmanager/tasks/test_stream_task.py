@@ -18,7 +18,7 @@ from penstock.datastream.functions import KeyedProcessFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingEventTimeWindows
 from penstock.graph.job_graph import JobGraph
-from penstock.graph.stream_graph import JobGraphBuilder
+from penstock.graph.job_graph_builder import JobGraphBuilder
 from penstock.records.batch import MAX_TIMESTAMP, RowBatch
 from penstock.taskmanager import stream_task
 from penstock.taskmanager.exchange.row_stream import TICK_ROW

@@ -52,7 +52,7 @@ class GraphCollector:
         self.settings = Configuration()
 
     def _build(self, program: Program) -> None:
-        from penstock.graph.stream_graph import JobGraphBuilder
+        from penstock.graph.job_graph_builder import JobGraphBuilder
         from penstock.jobmanager.job.settings import JobSettings
         from penstock.jobmanager.validation.declared_state import check_declared_states
         from penstock.jobmanager.validation.sink_settings import check_borders
