@@ -12,6 +12,7 @@ from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFaile
 from penstock.common.credentials.local_token import find_token
 from penstock.common.job_status import GLOBALLY_TERMINAL
 from penstock.rest import models
+from penstock.rest.models.jars import ApplicationDetails, ApplicationExceptions, JarStarted
 
 if TYPE_CHECKING:
     import ssl
@@ -279,11 +280,22 @@ class RestClient:
         answer = self._program_answer(response, "/jars/upload")
         return str(answer["filename"]).rsplit("/", 1)[-1]
 
-    def run_program(self, program: str, request: Mapping[str, object]) -> str:
-        """Start a stored program, and return the id of its first job after it is accepted. `request`: body of `POST /jars/:id/run`."""
+    def run_program(self, program: str, request: Mapping[str, object]) -> JarStarted:
+        """Start a stored program, and return its id and the id of its first job after the job is accepted.
+
+        Args:
+            request: body of `POST /jars/:id/run`.
+        """
         path = f"/jars/{_part(program)}/run"
         response = self._send("POST", path, json=request, timeout=_START_S)
-        return str(self._program_answer(response, path)["jobid"])
+        return JarStarted.model_validate(self._program_answer(response, path))
+
+    def application(self, application_id: str) -> ApplicationDetails:
+        """Return a started program of a session cluster with its jobs."""
+        return self._get(f"/applications/{_part(application_id)}", ApplicationDetails)
+
+    def application_exceptions(self, application_id: str) -> ApplicationExceptions:
+        return self._get(f"/applications/{_part(application_id)}/exceptions", ApplicationExceptions)
 
     def program_output(self, job_id: str, start: int, *, log: bool = False) -> tuple[str, int]:
         """Return whole lines of the output or (`log`) the log of a job's program, and the position after them. `start`:

@@ -30,7 +30,7 @@ from penstock.rest.routes.checkpoints import checkpoint_routes
 from penstock.rest.routes.cluster import cluster_routes, disposal_routes, job_manager_routes, task_manager_routes
 from penstock.rest.routes.dashboard import dashboard_routes, state_routes
 from penstock.rest.routes.edges import edge_routes
-from penstock.rest.routes.jars import jar_routes, runs_program
+from penstock.rest.routes.jars import application_routes, jar_routes, runs_program
 from penstock.rest.routes.jobs import job_routes
 from penstock.rest.routes.live import live_routes
 from penstock.rest.routes.logs import log_routes
@@ -115,6 +115,7 @@ def create_app(
         api.include_router(program_routes(programs))
     if jars is not None:
         api.include_router(jar_routes(jars))
+        api.include_router(application_routes(jars, gateway))
     app.include_router(api, responses=_FAILURES)
     app.include_router(api, prefix="/v1", include_in_schema=False)
     app.include_router(session_routes(access))

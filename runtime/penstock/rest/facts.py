@@ -398,6 +398,24 @@ class Jar:
 
 
 @dataclass(frozen=True)
+class Application:
+    """Program of a session cluster. It can have several jobs. Times: ms since the epoch.
+
+    `state`: CREATED until its first job is accepted, RUNNING, CANCELING, FINISHED, FAILED or CANCELED. `jobs`: ids in the order of their
+    start. `exit_code`: exit code of the program, None until its end.
+    """
+
+    id: str
+    name: str
+    state: str
+    start: int
+    end: int = NOT_YET
+    jobs: Sequence[str] = ()
+    exit_code: int | None = None
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True)
 class RunRequest:
     """Start of an uploaded program.
 

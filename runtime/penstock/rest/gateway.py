@@ -57,8 +57,18 @@ class Jars(Protocol):
         """Delete a program. Raise `Conflict` if the program is running."""
         ...
 
-    def run(self, jar_id: str, request: facts.RunRequest) -> str:
-        """Start a program. Wait until its first job is accepted, and return the job's id."""
+    def run(self, jar_id: str, request: facts.RunRequest) -> facts.Application:
+        """Start a program. Wait until its first job is accepted, and return the program with this job."""
+        ...
+
+    def applications(self) -> Sequence[facts.Application]:
+        """Return the started programs, including ended ones that are still kept."""
+        ...
+
+    def application(self, application_id: str) -> facts.Application: ...
+
+    def cancel_application(self, application_id: str) -> None:
+        """Start to cancel a program with all its jobs. If it has ended, do nothing."""
         ...
 
     def plan(self, jar_id: str, request: facts.RunRequest) -> Mapping[str, object]:

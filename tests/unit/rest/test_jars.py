@@ -13,6 +13,7 @@ from penstock.rest.app import create_app
 from penstock.rest.auth import TokenFile
 from penstock.rest.body_limit import UPLOAD_BYTES
 from penstock.rest.errors import Conflict, NotFound
+from tests.unit.rest import fake_gateway
 from tests.unit.rest.asgi_client import AsgiClient
 from tests.unit.rest.fake_gateway import FakeGateway
 
@@ -21,7 +22,11 @@ if TYPE_CHECKING:
 
     from penstock.rest.gateway import ClusterGateway, Jars
 
-JOB_ID = "0123456789abcdef0123456789abcdef"
+JOB_ID = fake_gateway.JOB_ID
+RUNNING = facts.Application("a" * 32, "totals", "RUNNING", 1_000, jobs=[JOB_ID, fake_gateway.OLD_ID, "f" * 32])
+FAILED = facts.Application(
+    "b" * 32, "job.py", "FAILED", 500, 700, [], 3, facts.Failure(700, "USER_CODE", "sys.exit(3)", "Traceback: here")
+)
 OUTPUT = b"first\nsecond \xff\n"
 
 
@@ -31,6 +36,7 @@ class FakeJars:
     def __init__(self) -> None:
         self.uploaded: list[tuple[str, bytes]] = []
         self.requests: list[tuple[str, facts.RunRequest]] = []
+        self.canceled: list[str] = []
         self.error: Exception | None = None
 
     def _called(self) -> None:
@@ -49,10 +55,25 @@ class FakeJars:
     def delete(self, jar_id: str) -> None:
         self._called()
 
-    def run(self, jar_id: str, request: facts.RunRequest) -> str:
+    def run(self, jar_id: str, request: facts.RunRequest) -> facts.Application:
         self._called()
         self.requests.append((jar_id, request))
-        return JOB_ID
+        return RUNNING
+
+    def applications(self) -> list[facts.Application]:
+        self._called()
+        return [RUNNING, FAILED]
+
+    def application(self, application_id: str) -> facts.Application:
+        self._called()
+        found = [one for one in (RUNNING, FAILED) if one.id == application_id]
+        if not found:
+            raise NotFound(f"application {application_id} does not exist")
+        return found[0]
+
+    def cancel_application(self, application_id: str) -> None:
+        self.application(application_id)
+        self.canceled.append(application_id)
 
     def plan(self, jar_id: str, request: facts.RunRequest) -> dict[str, Any]:
         self._called()
@@ -77,7 +98,7 @@ def app(jars: FakeJars) -> AsgiClient:
 
 @pytest.fixture
 def http(app: AsgiClient, jars: FakeJars) -> AsgiClient:
-    jars.uploaded, jars.requests, jars.error = [], [], None
+    jars.uploaded, jars.requests, jars.canceled, jars.error = [], [], [], None
     return app
 
 
@@ -129,7 +150,7 @@ def test_a_start_has_all_fields_of_the_body(http: AsgiClient, jars: FakeJars) ->
         "restoreMode": "NO_CLAIM",
         "flinkConfiguration": {"a.b": "c"},
     }
-    assert http.post("/jars/digest_job.py/run", json=body).json() == {"jobid": JOB_ID}
+    assert http.post("/jars/digest_job.py/run", json=body).json() == {"jobid": JOB_ID, "applicationid": RUNNING.id}
     request = facts.RunRequest("job.py", ["--a", "b c"], 3, "s3://b/x", True, JOB_ID, {"a.b": "c"})
     assert jars.requests == [("digest_job.py", request)]
 
@@ -234,3 +255,57 @@ def test_a_reader_sees_programs_and_starts_none(jars: FakeJars, tokens: tuple[Pa
     assert client.request("DELETE", "/jars/x", headers=as_reader).status_code == 403
     assert client.post("/jars/x/run").status_code == 401
     assert jars.requests == []
+
+
+def test_applications_are_listed_with_the_states_of_their_jobs(http: AsgiClient) -> None:
+    running, failed = http.get("/applications/overview").json()["applications"]
+    assert set(running) == {"id", "name", "start-time", "end-time", "duration", "status", "jobs"}
+    assert (running["id"], running["status"], running["end-time"]) == (RUNNING.id, "RUNNING", -1)
+    assert running["jobs"] == {"RUNNING": 1, "FAILED": 1}
+    assert (failed["status"], failed["duration"], failed["jobs"]) == ("FAILED", 200, {})
+
+
+def test_an_application_has_its_jobs_in_the_shape_of_their_overview(http: AsgiClient) -> None:
+    found = http.get(f"/applications/{RUNNING.id}").json()
+    overview = {job["jid"]: set(job) for job in http.get("/jobs/overview").json()["jobs"]}
+    assert [job["jid"] for job in found["jobs"]] == [JOB_ID, fake_gateway.OLD_ID]
+    assert all(set(job) == overview[job["jid"]] for job in found["jobs"])
+    assert found["timestamps"] == {
+        "CREATED": 1_000,
+        "RUNNING": 1_000,
+        "CANCELING": 0,
+        "FAILING": 0,
+        "FINISHED": 0,
+        "FAILED": 0,
+        "CANCELED": 0,
+    }
+    assert found["exit-code"] is None
+    ended = http.get(f"/applications/{FAILED.id}").json()
+    assert (ended["timestamps"]["FAILED"], ended["exit-code"]) == (700, 3)
+
+
+def test_exceptions_of_an_application_are_those_of_the_program_and_of_its_jobs(http: AsgiClient) -> None:
+    (entry,) = http.get(f"/applications/{FAILED.id}/exceptions").json()["exceptionHistory"]["entries"]
+    assert entry == {
+        "exceptionName": "USER_CODE",
+        "stacktrace": "USER_CODE: sys.exit(3)\n\nTraceback: here",
+        "timestamp": 700,
+    }
+    entries = http.get(f"/applications/{RUNNING.id}/exceptions").json()["exceptionHistory"]["entries"]
+    assert {one["jobId"] for one in entries} <= {JOB_ID, fake_gateway.OLD_ID}
+    assert [one["timestamp"] for one in entries] == sorted((one["timestamp"] for one in entries), reverse=True)
+    assert entries
+
+
+def test_an_application_is_cancelled(http: AsgiClient, jars: FakeJars) -> None:
+    assert http.post(f"/applications/{RUNNING.id}/cancel").status_code == 202
+    assert jars.canceled == [RUNNING.id]
+    unknown = "c" * 32
+    for method, path in (("GET", ""), ("GET", "/exceptions"), ("POST", "/cancel")):
+        assert http.request(method, f"/applications/{unknown}{path}").status_code == 404
+
+
+def test_a_start_as_an_application_has_its_id(http: AsgiClient, jars: FakeJars) -> None:
+    answer = http.post("/jars/digest_job.py/run-application", json={"parallelism": 3})
+    assert answer.json() == {"applicationid": RUNNING.id}
+    assert jars.requests[0][1].parallelism == 3

@@ -6,6 +6,9 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
+from penstock.rest.models.base import Camel, Dashed, Shape
+from penstock.rest.models.jobs import JobSummary
+
 
 class JarEntry(BaseModel):
     """Start of a program."""
@@ -57,6 +60,66 @@ class JarStarted(BaseModel):
     """`POST /jars/:id/run`."""
 
     jobid: str
+    applicationid: str = ""
+
+
+class ApplicationStarted(BaseModel):
+    """`POST /jars/:id/run-application`."""
+
+    applicationid: str
+
+
+class ApplicationSummary(Dashed):
+    """Entry of `GET /applications/overview`. `jobs`: number of jobs by state."""
+
+    id: str
+    name: str
+    start_time: int
+    end_time: int
+    duration: int
+    status: str
+    jobs: dict[str, int]
+
+
+class ApplicationList(Shape):
+    """`GET /applications/overview`."""
+
+    applications: list[ApplicationSummary]
+
+
+class ApplicationDetails(Dashed):
+    """`GET /applications/:id`. `timestamps`: state -> time in ms, 0 if the application was not in this state. `exit_code`: exit code of
+    the program, null until its end. Flink has no exit code.
+    """
+
+    id: str
+    name: str
+    status: str
+    start_time: int
+    end_time: int
+    duration: int
+    timestamps: dict[str, int]
+    jobs: list[JobSummary]
+    exit_code: int | None = None
+
+
+class ApplicationException(Camel):
+    """Failure of an application or of one of its jobs."""
+
+    exception_name: str
+    stacktrace: str
+    timestamp: int
+    job_id: str | None = None
+
+
+class ApplicationExceptionHistory(Shape):
+    entries: list[ApplicationException]
+
+
+class ApplicationExceptions(Camel):
+    """`GET /applications/:id/exceptions`."""
+
+    exception_history: ApplicationExceptionHistory
 
 
 class JarPlan(BaseModel):

@@ -11,12 +11,16 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
 
 from penstock.rest import facts
+from penstock.rest.clock import now_ms
 from penstock.rest.errors import BadRequest
 from penstock.rest.models import jars as shapes
+from penstock.rest.views.jobs import application_details, application_exceptions, application_summary
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from penstock.common.logs.log_file import LogPart
-    from penstock.rest.gateway import Jars
+    from penstock.rest.gateway import ClusterGateway, Jars
 
 OUTPUT_BYTES = 1 << 20
 """Maximum size of a part of a program's output, in bytes."""
@@ -67,7 +71,15 @@ def jar_routes(jars: Jars) -> APIRouter:
     @router.post("/jars/{jar_id}/run", response_model=shapes.JarStarted)
     def run(jar_id: str, request: Request, body: Annotated[shapes.JarRun | None, Body()] = None) -> shapes.JarStarted:
         """Start an uploaded program. Respond when its first job is accepted or refused."""
-        return shapes.JarStarted(jobid=jars.run(jar_id, _request_of(body, request)))
+        started = jars.run(jar_id, _request_of(body, request))
+        return shapes.JarStarted(jobid=started.jobs[0], applicationid=started.id)
+
+    @router.post("/jars/{jar_id}/run-application", response_model=shapes.ApplicationStarted)
+    def run_application(
+        jar_id: str, request: Request, body: Annotated[shapes.JarRun | None, Body()] = None
+    ) -> shapes.ApplicationStarted:
+        """Start an uploaded program, as `run` does, and return the id of the program instead of its first job."""
+        return shapes.ApplicationStarted(applicationid=jars.run(jar_id, _request_of(body, request)).id)
 
     def plan(jar_id: str, request: Request, body: Annotated[shapes.JarRun | None, Body()] = None) -> shapes.JarPlan:
         """Return the graph of the program's first job, without running it."""
@@ -91,6 +103,46 @@ def jar_routes(jars: Jars) -> APIRouter:
         """Return the log of the job's JobManager, from a byte position on. The response has the same header as that of
         `output`."""
         return _part(jars.output(job_id, start, OUTPUT_BYTES, log=True))
+
+    return router
+
+
+def application_routes(jars: Jars, gateway: ClusterGateway) -> APIRouter:
+    """Return the paths that show a started program with all its jobs."""
+    router = APIRouter(prefix="/applications", tags=["programs"])
+
+    def jobs_of(application: facts.Application, jobs: Sequence[facts.Job]) -> list[facts.Job]:
+        by_id = {job.id: job for job in jobs}
+        return [by_id[job_id] for job_id in application.jobs if job_id in by_id]
+
+    @router.get("/overview", response_model=shapes.ApplicationList)
+    def overview() -> shapes.ApplicationList:
+        """List the started programs, and how many of their jobs are in each state."""
+        jobs, now = gateway.jobs(), now_ms()
+        found = [application_summary(one, jobs_of(one, jobs), now) for one in jars.applications()]
+        return shapes.ApplicationList(applications=found)
+
+    @router.get("/{application_id}", response_model=shapes.ApplicationDetails)
+    def details(application_id: str) -> shapes.ApplicationDetails:
+        """Return a started program with its jobs."""
+        found = jars.application(application_id)
+        return application_details(found, jobs_of(found, gateway.jobs()), now_ms())
+
+    @router.get(
+        "/{application_id}/exceptions",
+        response_model=shapes.ApplicationExceptions,
+        response_model_exclude_none=True,
+    )
+    def exceptions(application_id: str) -> shapes.ApplicationExceptions:
+        """Return the failure of the program and those of its jobs, the newest first."""
+        found = jars.application(application_id)
+        return application_exceptions(found, jobs_of(found, gateway.jobs()))
+
+    @router.post("/{application_id}/cancel", status_code=202, response_model=dict[str, str])
+    def cancel(application_id: str) -> dict[str, str]:
+        """Cancel all jobs of a program, and end the program."""
+        jars.cancel_application(application_id)
+        return {}
 
     return router
 

@@ -1,19 +1,25 @@
-"""Lists of jobs, and a job with its plan and its vertices."""
+"""Lists of jobs, a job with its plan and its vertices, and applications, which are started programs with their jobs."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from penstock.common.logs.redaction import without_secrets
 from penstock.rest import facts, models
+from penstock.rest.models import jars as shapes
 from penstock.rest.views.ids import duration, first_start, last_end, vertex_id
+from penstock.rest.views.insight import stacktrace
 from penstock.rest.views.io import io_metrics
 from penstock.rest.views.states import ENDED, JOB_STATES, lower_case_counts, state_counts, vertex_state
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from penstock.metrics.store import MetricStore
+
+APPLICATION_STATES = ("CREATED", "RUNNING", "CANCELING", "FAILING", "FINISHED", "FAILED", "CANCELED")
+"""Flink's states of an application."""
 
 
 def job_ids(jobs: Iterable[facts.Job]) -> models.JobIds:
@@ -109,3 +115,50 @@ def job_config(job: facts.Job) -> models.JobConfig:
 
 def _states(job: facts.Job) -> list[str]:
     return [subtask.state for vertex in job.vertices for subtask in vertex.subtasks]
+
+
+def application_summary(
+    application: facts.Application, jobs: Sequence[facts.Job], now: int
+) -> shapes.ApplicationSummary:
+    return shapes.ApplicationSummary(
+        id=application.id,
+        name=application.name,
+        start_time=application.start,
+        end_time=application.end,
+        duration=duration(application.start, application.end, now),
+        status=application.state,
+        jobs=Counter(job.state for job in jobs),
+    )
+
+
+def application_details(
+    application: facts.Application, jobs: Sequence[facts.Job], now: int
+) -> shapes.ApplicationDetails:
+    timestamps = dict.fromkeys(APPLICATION_STATES, 0) | {"CREATED": application.start, "RUNNING": application.start}
+    if application.end != facts.NOT_YET:
+        timestamps[application.state] = application.end
+    return shapes.ApplicationDetails(
+        id=application.id,
+        name=application.name,
+        status=application.state,
+        start_time=application.start,
+        end_time=application.end,
+        duration=duration(application.start, application.end, now),
+        timestamps=timestamps,
+        jobs=[job_summary(job, now) for job in jobs],
+        exit_code=application.exit_code,
+    )
+
+
+def application_exceptions(application: facts.Application, jobs: Sequence[facts.Job]) -> shapes.ApplicationExceptions:
+    found = [_exception(failure, job.id) for job in jobs for failure in job.failures]
+    if application.failure is not None:
+        found.append(_exception(application.failure, None))
+    found.sort(key=lambda entry: -entry.timestamp)
+    return shapes.ApplicationExceptions(exception_history=shapes.ApplicationExceptionHistory(entries=found))
+
+
+def _exception(failure: facts.Failure, job_id: str | None) -> shapes.ApplicationException:
+    return shapes.ApplicationException(
+        exception_name=failure.name, stacktrace=stacktrace(failure), timestamp=failure.timestamp, job_id=job_id
+    )

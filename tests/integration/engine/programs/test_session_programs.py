@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.session_process import SessionProcess
+from tests.session_process import RUNTIME, SessionProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
@@ -377,6 +378,100 @@ def test_secrets_of_a_program_do_not_appear_in_its_output(session: SessionProces
     assert "WARNING" in log
     assert secret not in log + "".join(session.output(job_id))
     assert secret not in session.http.get(f"/jobs/{job_id}").text
+
+
+ENDS = """
+import sys
+
+from penstock.common.errors import PenstockError
+from penstock.datastream import StreamExecutionEnvironment
+
+
+def job(name, function):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    env.from_collection([1, 2]).map(function).print()
+    return env, name
+
+
+end = sys.argv[1]
+env, name = job("first", lambda n: n)
+env.execute(name)
+print("between")
+env, name = job("second", lambda n: 1 // (n - n) if end in ("handled", "late") else n * 10)
+if end == "late":
+    env.execute_async(name)
+elif end == "handled":
+    try:
+        env.execute(name)
+    except PenstockError:
+        print("handled it")
+else:
+    env.execute(name)
+print("after")
+if end == "exit":
+    sys.exit(7)
+if end == "raise":
+    raise ValueError("not today")
+"""
+
+
+def run_command(session: SessionProcess, *arguments: str, **settings: Any) -> subprocess.CompletedProcess[str]:
+    token = session.folder / "token-of-test"
+    token.write_text(session.token)
+    command = [sys.executable, "-m", "penstock.cli", "run", "-m", session.url, "--token-file", str(token), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(RUNTIME)}
+    return subprocess.run(
+        command, cwd=session.folder, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("end", "code", "told", "state"),
+    [
+        ("well", 0, "", "FINISHED"),
+        ("exit", 7, "sys.exit(7)", "FAILED"),
+        ("raise", 1, "ValueError: not today", "FAILED"),
+        ("handled", 0, "", "FINISHED"),
+        ("late", 1, "ZeroDivisionError", "FAILED"),
+    ],
+)
+def test_the_command_follows_a_program_until_its_end_and_has_its_exit_code(
+    session: SessionProcess, end: str, code: int, told: str, state: str
+) -> None:
+    (session.folder / "ends.py").write_text(ENDS)
+    done = run_command(session, "ends.py", end)
+    assert done.returncode == code, done.stdout + done.stderr
+    for line in ("between", "after"):
+        assert line in done.stdout.splitlines()
+    assert told in done.stderr
+    applications = session.http.get("/applications/overview").json()["applications"]
+    assert applications[-1]["status"] == state
+    details = session.http.get(f"/applications/{applications[-1]['id']}").json()
+    assert [job["name"] for job in details["jobs"]] == ["first", "second"]
+    assert details["exit-code"] == code
+
+
+def test_the_command_can_leave_a_program_which_is_then_cancelled_as_a_whole(session: SessionProcess) -> None:
+    (session.folder / "goes_on.py").write_text(ENDLESS + "env.execute('a second job')\n")
+    done = run_command(session, "-d", "goes_on.py", "left")
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.split()[-1]
+    session.wait_for(job_id, "RUNNING")
+    (application,) = [
+        one
+        for one in session.http.get("/applications/overview").json()["applications"]
+        if one["jobs"] == {"RUNNING": 1}
+    ]
+    assert (application["name"], application["status"]) == ("left", "RUNNING")
+    assert session.http.post(f"/applications/{application['id']}/cancel").status_code == 202
+
+    def state() -> str:
+        return str(session.http.get(f"/applications/{application['id']}").json()["status"])
+
+    session.wait_until(lambda: state() == "CANCELED", "the end of the program")
+    assert session.state(job_id) == "CANCELED"
+    assert [job["jid"] for job in session.http.get(f"/applications/{application['id']}").json()["jobs"]] == [job_id]
+    assert not session.processes()
 
 
 def test_a_start_that_is_open_at_the_end_of_the_session_gets_503(tmp_path: Path) -> None:

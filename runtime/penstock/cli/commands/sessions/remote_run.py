@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from penstock.cli.client import RestClient
+    from penstock.rest.models.jars import ApplicationDetails, JarStarted
 
 POLL_S = 0.3
 FINAL = (*GLOBALLY_TERMINAL, JobStatus.SUSPENDED.value)
@@ -36,10 +37,11 @@ def run_remotely(
     files: Sequence[str],
     requirements: str | None,
 ) -> None:
-    """Send the program, start it, and unless `detached`, print its output until its first job has ended.
+    """Send the program, start it, and unless `detached`, print its output until it has ended.
 
     Raises:
-        OperationFailed: the job has failed.
+        OperationFailed: the program or one of its jobs has failed.
+        Exit: the program has ended with this exit code.
     """
     from penstock.cli.commands.sessions.bundles import bundle_of  # a program that runs on this machine does not need it
 
@@ -62,37 +64,54 @@ def run_remotely(
         "allowNonRestoredState": list(allow_non_restored_state) or None,
         "flinkConfiguration": dict(configuration) or None,
     }
-    job_id = client.run_program(jar, {key: value for key, value in body.items() if value is not None})
+    started = client.run_program(jar, {key: value for key, value in body.items() if value is not None})
+    job_id = started.jobid
     typer.echo(f"Job has been submitted with JobID {job_id}")
     if detached:
         return
     try:
-        _follow(client, job_id)
+        _follow(client, started)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(
             f"job {job_id} continues on {client.url}. Cancel it with: penstock cancel -m {client.url} {job_id}"
         ) from None
 
 
-def _follow(client: RestClient, job_id: str) -> None:
-    """Print the output of the program until the job has ended."""
+def _follow(client: RestClient, started: JarStarted) -> None:
+    """Print the output of the program until it has ended."""
     position = 0
+    shown: set[str] = set()
     while True:
-        state = client.state(job_id)
-        position = _print_output(client, job_id, position)
-        if state in FINAL:
+        application = client.application(started.applicationid)
+        position = _print_output(client, started.jobid, position)
+        for job in application.jobs:
+            if job.state in FINAL and job.jid not in shown:
+                shown.add(job.jid)
+                if job.state != JobStatus.FAILED.value:
+                    typer.echo(f"Job {job.jid} is {job.state}")
+        if application.end_time >= 0:
             break
         time.sleep(POLL_S)
-    if state == JobStatus.FAILED.value:
-        # The trace of the engine follows an empty line. The message has the line of the program.
-        cause = (client.exceptions(job_id).root_exception or "the cause is not known").split("\n\nTraceback")[0]
-        raise OperationFailed(
-            f"job {job_id} has failed: {cause.rstrip()}",
-            remedy=f"penstock info -m {client.url} {job_id} shows its history",
-        )
-    if state == JobStatus.SUSPENDED.value:
-        raise OperationFailed(f"job {job_id} is suspended, because another JobManager has taken over")
-    typer.echo(f"Job {job_id} is {state}")
+    if application.exit_code:
+        raise _failure_of(client, application)
+
+
+def _failure_of(client: RestClient, application: ApplicationDetails) -> Exception:
+    """Return the exception that ends this command as the program has ended."""
+    for job in application.jobs if application.exit_code == 1 else ():
+        if job.state == JobStatus.FAILED.value:
+            # The trace of the engine follows an empty line. The message has the line of the program.
+            cause = (client.exceptions(job.jid).root_exception or "the cause is not known").split("\n\nTraceback")[0]
+            return OperationFailed(
+                f"job {job.jid} has failed: {cause.rstrip()}",
+                remedy=f"penstock info -m {client.url} {job.jid} shows its history",
+            )
+        if job.state == JobStatus.SUSPENDED.value:
+            return OperationFailed(f"job {job.jid} is suspended, because another JobManager has taken over")
+    entries = client.application_exceptions(application.id).exception_history.entries
+    text = entries[0].stacktrace.split("\n\nTraceback")[0] if entries else "the cause is not known"
+    typer.echo(f"The program has ended with exit code {application.exit_code}: {text}", err=True)
+    return typer.Exit(application.exit_code or 1)
 
 
 def _print_output(client: RestClient, job_id: str, position: int) -> int:

@@ -37,11 +37,20 @@ class SessionJars:
                 )
             self._store.delete_bundle(name, digest)
 
-    def run(self, jar_id: str, request: facts.RunRequest) -> str:
+    def run(self, jar_id: str, request: facts.RunRequest) -> facts.Application:
         return self._programs.run(self._spec(jar_id, request))
 
     def plan(self, jar_id: str, request: facts.RunRequest) -> dict[str, Any]:
         return self._programs.plan(self._spec(jar_id, request))
+
+    def applications(self) -> list[facts.Application]:
+        return self._programs.applications.all()
+
+    def application(self, application_id: str) -> facts.Application:
+        return self._programs.applications.one(application_id)
+
+    def cancel_application(self, application_id: str) -> None:
+        self._programs.cancel_application(application_id)
 
     def output(self, job_id: str, start: int, most: int, *, log: bool) -> LogPart:
         output = self._programs.output_of(job_id)

@@ -23,6 +23,9 @@ from penstock.common.errors import (
 from penstock.jobmanager.cluster.spark_access import Driver
 from penstock.rest import errors as rest_errors
 
+CANCELED = "CANCELED"
+"""Code of the end of a program that was cancelled."""
+
 
 class ProgramSpec(msgspec.Struct):
     """Program that a client has started. The session stores it until the program's jobs have ended."""
@@ -86,6 +89,8 @@ class ProgramEnd(msgspec.Struct):
     location: str = ""
     traceback: str = ""
     plan: dict[str, Any] | None = None
+    exit_code: int = 0
+    """Exit code of the program, if it has called `sys.exit`."""
 
     @property
     def is_of_platform(self) -> bool:

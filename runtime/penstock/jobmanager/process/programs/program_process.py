@@ -36,7 +36,7 @@ from penstock.jobmanager.process.programs.remote_owner import ForwardedMetrics, 
 from penstock.jobmanager.process.programs.rpc import Connection
 from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector, run_script_on
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
-from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from penstock.jobmanager.process.session.session import Session, SubmitOptions, raise_if_failed
 from penstock.jobmanager.runners.runner import Runner
 from penstock.taskmanager.watching.task_log import MarkedHandler
 
@@ -208,6 +208,7 @@ class _Process:
         except SystemExit as error:
             if error.code not in (None, 0):
                 end = ProgramEnd("USER_CODE", f"the program has called sys.exit({error.code!r})")
+                end.exit_code = error.code if isinstance(error.code, int) else 1
         except BaseException as error:
             end = _end_of(error)
         if os.getpid() != this:  # the program has called os.fork, and this is its child
@@ -217,10 +218,12 @@ class _Process:
             self._suspend_jobs()
         elif end.code:
             self.session.end_jobs()
+        outlasting = [master for master in jobs if not master.is_done]
         for master in jobs:
             master.wait()
         if self._suspending.is_set():
             return 0
+        end = end if end.code else _failure_of(outlasting) or end
         if not jobs and not end.code and end.plan is None:
             end = _end_of(
                 InvalidJob(
@@ -228,6 +231,9 @@ class _Process:
                     remedy="end the program with env.execute(...)",
                 )
             )
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):  # the program may have replaced or closed it
+                stream.flush()
         self._peer.call("ended", end)
         self.session.cluster.stop()
         self._peer.close()
@@ -240,6 +246,16 @@ class _Process:
             return self._plan()
         _run_entry(self.session, self._spec)
         return None
+
+
+def _failure_of(masters: list[JobMaster]) -> ProgramEnd | None:
+    """Return the failure of a job that has ended after the program's `main`, which could not handle it."""
+    for master in masters:
+        try:
+            raise_if_failed(master)
+        except Exception as error:
+            return _end_of(error)
+    return None
 
 
 def _nothing() -> None:

@@ -27,10 +27,11 @@ from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput,
 from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.process.programs.actions import ProgramActions
+from penstock.jobmanager.process.programs.applications import Applications
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
 from penstock.jobmanager.process.programs.fork_server import ForkServer
-from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
+from penstock.jobmanager.process.programs.messages import CANCELED, JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
 from penstock.jobmanager.process.programs.outputs import ProgramOutputs
 from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.jobmanager.process.programs.remote_gateway import LIST_S
@@ -48,6 +49,8 @@ BACKOFF_S, MAX_BACKOFF_S = 1.0, 60.0
 START_S = 900.0
 """Maximum time in seconds until the first job of a program is accepted, which includes the installation of packages."""
 SUSPEND_S = 25.0
+END_S = 5.0
+"""Time in seconds for a program to end after its jobs were cancelled."""
 SEND_S = 5.0
 """Time in seconds after which the session gives up a process that reads nothing."""
 OUTPUT_S = 1.0
@@ -80,6 +83,7 @@ class ProgramRunner:
         self._cluster, self._settings, self.store = cluster, dict(settings), store
         self._metrics = metrics
         self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
+        self.applications = Applications(max_ended_jobs, ended_jobs_ttl_s)
         self._programs: dict[str, RunningProgram] = {}
         self._outputs = ProgramOutputs(folder, settings)
         self.actions = ProgramActions(self.program_of, self.programs)
@@ -104,8 +108,8 @@ class ProgramRunner:
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def run(self, spec: ProgramSpec) -> str:
-        """Start a program. Wait until its first job is accepted, and return the job's id.
+    def run(self, spec: ProgramSpec) -> facts.Application:
+        """Start a program. Wait until its first job is accepted, and return the program with this job.
 
         Raises:
             PenstockError: the program is refused, or has ended without a job.
@@ -139,7 +143,7 @@ class ProgramRunner:
         if not program.jobs:
             assert program.end is not None
             raise program.end.error()
-        return next(iter(program.jobs))
+        return self.applications.one(program.spec.id)
 
     def plan(self, spec: ProgramSpec) -> dict[str, Any]:
         """Return the graph of the program's first job, without running it.
@@ -191,13 +195,7 @@ class ProgramRunner:
         found: list[facts.Job] = []
         deadline = time.monotonic() + LIST_S
         for program in self.programs():
-            process, gateway = program.process, program.gateway
-            try:
-                if process is not None and gateway is not None:
-                    own = [job for job in gateway.jobs(deadline) if process.service.has_job(job.id)]
-                    program.known = program.known | {job.id: job for job in own}
-            except PenstockError as error:
-                logger.debug("the jobs of program %s are shown as they were: %s", program.spec.id, error)
+            program.refresh(deadline)
             found += program.known.values()
         return found
 
@@ -211,6 +209,26 @@ class ProgramRunner:
         return found
 
     # --- actions ----------------------------------------------------------------------------------------------
+
+    def cancel_application(self, program_id: str) -> None:
+        """Cancel all jobs of a program, and end it. Return before it has ended. Do nothing if it has ended already.
+
+        Raises:
+            NotFound: no such program is known.
+        """
+        program = self.applications.running(program_id)
+        if program is None:
+            self.applications.one(program_id)
+            return
+        program.is_canceled = True
+        threading.Thread(target=self._end_jobs_of, args=(program,), name="program-end", daemon=True).start()
+
+    def _end_jobs_of(self, program: RunningProgram) -> None:
+        if program.process is not None:
+            _call(program.process.connection, "end_jobs")
+        with program.changed:
+            program.changed.wait_for(lambda: program.end is not None, END_S)
+        self._abandon(program, JobStatus.CANCELED)
 
     def cancel(self, program: RunningProgram, job_id: str) -> None:
         """Cancel a job. A process that does not answer is killed, which also cancels the other jobs of its program. A program whose
@@ -242,6 +260,7 @@ class ProgramRunner:
                     f"job {spec.job_id} is running already", remedy="cancel it first, or use another job id"
                 )
             self._programs[spec.id] = program
+        self.applications.add(program)
         self.ended.forget(spec.job_id)
         return program
 
@@ -286,6 +305,8 @@ class ProgramRunner:
     def _functions(self, program: RunningProgram, process: ProgramProcess) -> dict[str, Callable[..., Any]]:
         def job_started(job: JobStarted) -> None:
             process.service.check_job(job.job_id)
+            if program.is_canceled:
+                raise Conflict("the program is being cancelled, so it starts no more jobs")
             self.ended.forget(job.job_id)
             process.is_accepted = True
             program.show_started(job.job_id, job.name)
@@ -307,7 +328,9 @@ class ProgramRunner:
             self._outputs.keep(job_id, program.output)
             try:
                 assert gateway is not None
-                self.ended.add(gateway.archive(job_id, self._metrics))
+                archive = gateway.archive(job_id, self._metrics)
+                program.known = program.known | {job_id: archive.job}
+                self.ended.add(archive)
             except Exception:
                 logger.exception("the data of job %s is lost", job_id)
         try:
@@ -342,8 +365,10 @@ class ProgramRunner:
             program.note_end(program.crash(code))
         elif program.end is None and not self._closing.is_set():
             self._crashed(program, process, code)
-        if program.end is not None and not program.jobs:
-            self._outputs.delete(program.output)
+        if program.end is not None:
+            self.applications.close(program)
+            if not program.jobs:
+                self._outputs.delete(program.output)
 
     def _crashed(self, program: RunningProgram, process: ProgramProcess, code: int | None) -> None:
         end = process.failure or program.crash(code)
@@ -395,7 +420,7 @@ class ProgramRunner:
                 return
             program.is_removed = True
         process = program.process
-        program.note_end(end or ProgramEnd("CANCELED", "the program was cancelled"))
+        program.note_end(end or ProgramEnd(CANCELED, "the program was cancelled"))
         if process is not None:
             self._forks.kill(process.pid)
             process.service.release_workers(list(program.jobs))
@@ -404,6 +429,8 @@ class ProgramRunner:
             self.ended.add(program.lost_job(job_id, status, end))
         with self._lock:
             self._programs.pop(program.spec.id, None)
+        if process is None or process.exited.is_set():
+            self.applications.close(program)
         self._remove_stored(program.spec.id)
 
     def _remove_stored(self, program_id: str) -> None:
@@ -439,11 +466,12 @@ class ProgramRunner:
 
     def cancel_all(self) -> None:
         """Cancel all jobs, and wait for the end of their programs."""
-        self._in_all("end_jobs")
-        for program in self.programs():
-            with program.changed:
-                program.changed.wait_for(lambda: program.end is not None, 5.0)  # noqa: B023 - called in this turn
-            self._abandon(program, JobStatus.CANCELED)
+        programs = self.programs()
+        threads = [threading.Thread(target=self._end_jobs_of, args=(program,), daemon=True) for program in programs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(SUSPEND_S + END_S)
 
     def _in_all(self, function: str) -> None:
         threads = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 import time
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
+from penstock.common.errors import PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput
 from penstock.jobmanager.history.archive import JobArchive
@@ -17,6 +19,8 @@ from penstock.jobmanager.process.programs.messages import ProgramEnd, ProgramSpe
 from penstock.jobmanager.process.programs.remote_gateway import RemoteGateway
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
 from penstock.rest import facts
+
+logger = logging.getLogger(__name__)
 
 _LAST_OUTPUT = 2_000
 """Number of bytes of the output of a crashed process that its failure shows."""
@@ -71,6 +75,18 @@ class RunningProgram:
 
     def note_end(self, end: ProgramEnd) -> None:
         self.note(lambda: setattr(self, "end", end))
+
+    def refresh(self, deadline: float) -> None:
+        """Ask the process about the jobs. If it does not answer before the deadline, its last answer stays."""
+        process, gateway = self.process, self.gateway
+        if process is None or gateway is None:
+            return
+        try:
+            own = [job for job in gateway.jobs(deadline) if process.service.has_job(job.id)]
+        except PenstockError as error:
+            logger.debug("the jobs of program %s are shown as they were: %s", self.spec.id, error)
+        else:
+            self.known = self.known | {job.id: job for job in own}
 
     def show_started(self, job_id: str, name: str) -> None:
         """Show a job that was accepted, until the process describes it."""
