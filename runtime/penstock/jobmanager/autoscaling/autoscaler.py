@@ -13,9 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.common.config.memory import task_manager_memory
+from penstock.common.configuration import Configuration
 from penstock.jobmanager.autoscaling.decide import decide
 from penstock.jobmanager.autoscaling.decision import Decision
 from penstock.jobmanager.autoscaling.history import History
+from penstock.jobmanager.autoscaling.memory import advise
 from penstock.jobmanager.autoscaling.recording import record
 from penstock.jobmanager.autoscaling.samples import PastRescale
 from penstock.jobmanager.autoscaling.sampling import MeasuredJob, Sampler
@@ -27,6 +30,8 @@ from penstock.rest.facts import HotKey
 SAMPLE_MS = 5_000
 DECISIONS = 200
 """Number of decisions that are kept. Equal decisions that follow each other count once."""
+MEMORY_SAMPLES = 120
+"""Number of samples for the advice on memory: those of ten minutes."""
 RETRY_MS = 60_000
 """Time after a failed request before the next one."""
 TRIGGER = "autoscaler"
@@ -155,8 +160,15 @@ class Autoscaler:
             "reason": newest.get("reason", "TOO_FEW_SAMPLES"),
             "message": newest.get("message", "No measurements exist yet."),
             "hotKey": newest.get("hotKey"),
+            "memory": self._memory(),
             "decisions": decisions,
         }
+
+    def _memory(self) -> dict[str, Any]:
+        job, samples = self._job, list(self._history.samples)
+        of_attempt = [one.memory for one in samples if one.attempt == job.attempt and one.memory is not None]
+        memory = task_manager_memory(Configuration(job.settings.configuration))
+        return advise(memory, of_attempt[-MEMORY_SAMPLES:], uses_rocksdb=job.settings.backend == "rocksdb")
 
     def hot_key_of(self, vertex_id: str) -> HotKey | None:
         """Return the hot key of a vertex according to the newest decision."""

@@ -55,6 +55,19 @@ class VertexSample:
 
 
 @dataclass(frozen=True)
+class MemorySample:
+    """Memory of the slot that uses the most, and reads of RocksDB's cache by all subtasks since the start of the attempt."""
+
+    python: int = 0
+    """Resident bytes of the Python processes of the slot."""
+    state: int = 0
+    """Bytes of keyed state of the slot in the newest checkpoint."""
+    cache_hits: int | None = None
+    """None means that they are not counted."""
+    cache_misses: int | None = None
+
+
+@dataclass(frozen=True)
 class Sample:
     """Measurements of a job."""
 
@@ -75,6 +88,7 @@ class Sample:
     levels_take_turns: bool = False
     """Whether the levels of a slot run one after the other (batched runner)."""
     vertices: tuple[VertexSample, ...] = ()
+    memory: MemorySample | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -97,7 +111,8 @@ class Sample:
             )
             for vertex in values["vertices"]
         )
-        return Sample(**{**values, "vertices": vertices})
+        memory = values.get("memory")
+        return Sample(**{**values, "vertices": vertices, "memory": None if memory is None else MemorySample(**memory)})
 
 
 @dataclass(frozen=True)

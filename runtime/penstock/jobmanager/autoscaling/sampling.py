@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.autoscaling.key_totals import key_shares
-from penstock.jobmanager.autoscaling.samples import BUSIEST, KeyShare, Sample, VertexSample
+from penstock.jobmanager.autoscaling.samples import BUSIEST, KeyShare, MemorySample, Sample, VertexSample
+from penstock.taskmanager.subtask import STATE_SIZE
 
 if TYPE_CHECKING:
     from penstock.functions.operator_context import Clock
@@ -59,6 +60,8 @@ class Counters:
     blocked_ms: float
 
 
+CACHE_HIT, CACHE_MISS = "block-cache-hit", "block-cache-miss"
+"""Names of the metrics of RocksDB's cache."""
 HIDDEN = "(hidden)"
 """Text of each key if texts of keys are not shown."""
 
@@ -119,7 +122,26 @@ class Sampler:
                 )
                 for stage in graph.stages
             ),
+            memory=_memory(job),
         )
+
+
+def _memory(job: MeasuredJob) -> MemorySample:
+    python = max((rss for rss, _, _ in job.metrics.usage_by_slot().values()), default=0)
+    if job.settings.backend != "rocksdb":
+        return MemorySample(python)
+    state: dict[int, int] = {}
+    counts: dict[str, int] = {}
+    store = job.metrics.store
+    for stage in job.graph.stages:
+        for scope in store.subtasks(job.job_id, str(stage.id)):
+            for name, value in store.values(scope).items():
+                last = name.rpartition(".")[2]
+                if last == STATE_SIZE:
+                    state[scope.subtask] = state.get(scope.subtask, 0) + int(value or 0)
+                elif last in (CACHE_HIT, CACHE_MISS):
+                    counts[last] = counts.get(last, 0) + int(value or 0)
+    return MemorySample(python, max(state.values(), default=0), counts.get(CACHE_HIT), counts.get(CACHE_MISS))
 
 
 def _of(stage: int, counters: Mapping[tuple[int, int], Counters]) -> dict[int, Counters]:

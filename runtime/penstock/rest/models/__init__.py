@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus, HotKey
+from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus, HotKey, MemoryAdvice
 from penstock.rest.models.base import Shape
 from penstock.rest.models.checkpoints import (
     AlignmentSummary,
@@ -193,6 +193,7 @@ __all__ = [
     "LiveVertex",
     "LogEntry",
     "LogList",
+    "MemoryAdvice",
     "Metric",
     "OlderException",
     "OperationOutcome",

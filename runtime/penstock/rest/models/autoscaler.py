@@ -43,6 +43,26 @@ class AutoscalerDecision(Camel):
     failure: str = ""
 
 
+class PartAdvice(Camel):
+    """Advice for a part of a slot's memory. Sizes in bytes. null means no limit, or unknown."""
+
+    advice: str
+    """`ENOUGH`, `MORE`, `LESS` or `UNKNOWN`."""
+    message: str
+    size: int | None
+    used: int | None
+    recommended: int | None
+
+
+class MemoryAdvice(Camel):
+    """Advice on the memory of TaskManagers. `process_size`: `taskmanager.memory.process.size`. `rocksdb` is null for other backends."""
+
+    python: PartAdvice
+    rocksdb: PartAdvice | None = None
+    process_size: int | None = None
+    recommended_process_size: int | None = None
+
+
 class AutoscalerStatus(Camel):
     """`GET /jobs/:id/autoscaler`"""
 
@@ -58,5 +78,6 @@ class AutoscalerStatus(Camel):
     reason: str
     message: str
     hot_key: HotKey | None = None
+    memory: MemoryAdvice | None = None
     decisions: list[AutoscalerDecision]
     """The newest first."""

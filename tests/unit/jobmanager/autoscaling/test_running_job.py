@@ -133,3 +133,25 @@ def test_the_texts_of_keys_can_be_hidden(tmp_path: Path) -> None:
     finally:
         job.request(Operation("cancel"))
         job.wait(30)
+
+
+def test_the_memory_of_a_running_job_is_measured_with_the_reads_of_its_cache(tmp_path: Path) -> None:
+    rocksdb = "state.backend.rocksdb.metrics.block-cache-"
+    settings = {"state.backend.type": "rocksdb", f"{rocksdb}hit": "true", f"{rocksdb}miss": "true"}
+    job = keyed_job(tmp_path, **settings)
+    try:
+        until(lambda: any(one.memory and one.memory.state for one in list(job.autoscaler._history.samples)), job)
+        memory = job.autoscaler._history.samples[-1].memory
+        assert memory is not None
+        assert memory.python > 10 * 2**20
+        assert memory.cache_hits is not None
+        assert memory.cache_misses is not None
+        advice = status_of(job).memory
+        assert advice is not None
+        assert (advice.python.advice, advice.process_size) == ("UNKNOWN", None)
+        assert advice.python.used == memory.python
+        assert advice.rocksdb is not None
+        assert advice.rocksdb.advice == "UNKNOWN"
+    finally:
+        job.request(Operation("cancel"))
+        job.wait(30)
