@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
@@ -14,6 +14,7 @@ from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
 from penstock.rest.auth import AllowedHosts, TokenFile
 from penstock.rest.connections import BoundedProtocol, Connections
+from penstock.rest.leader_proxy import LeaderProxy
 from penstock.rest.listener import listen, server_url
 from penstock.rest.tls import RenewedContext, TlsFiles
 from penstock.rest.tls_listener import accept_tls
@@ -21,7 +22,7 @@ from penstock.rest.tls_listener import accept_tls
 if TYPE_CHECKING:
     import socket
     import ssl
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from penstock.rest.gateway import ClusterGateway, Jars, Programs
 
@@ -49,6 +50,7 @@ class RestServer:
         connections: limits of the server's connections. None means the default limits.
         tls: certificate and key. None means that the server uses plain HTTP.
         jars: programs that clients upload to a session cluster.
+        leader, leader_tls: arguments of `LeaderProxy`, for a master that may be on standby.
 
     Raises:
         ClusterError: the token file cannot be read.
@@ -67,6 +69,8 @@ class RestServer:
         connections: Connections | None = None,
         tls: TlsFiles | None = None,
         jars: Jars | None = None,
+        leader: Callable[[], str | None] | None = None,
+        leader_tls: ssl.SSLContext | bool = True,
     ) -> None:
         self.host = host
         self.address = host
@@ -76,9 +80,8 @@ class RestServer:
         hosts = AllowedHosts([host, *allowed_hosts]) if token is None or allowed_hosts else None
         reader = None if reader_token_file is None else TokenFile(reader_token_file)
         self._closing = threading.Event()
-        self._app = create_app(
-            gateway, token, hosts, reader=reader, closing=self._closing, programs=programs, jars=jars
-        )
+        app: Any = create_app(gateway, token, hosts, reader=reader, closing=self._closing, programs=programs, jars=jars)
+        self._app = app if leader is None else LeaderProxy(app, leader, leader_tls)
         self._connections = connections or Connections()
         self._tls = None if tls is None else RenewedContext(tls)
         self._server: _Server | None = None

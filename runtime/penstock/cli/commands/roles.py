@@ -186,14 +186,19 @@ def _check_in_fork(
 def worker(
     master: Annotated[
         str,
-        typer.Option("--master", metavar="HOST:PORT", help="Host and port at which workers register with the master."),
+        typer.Option(
+            "--master",
+            metavar="HOST:PORT",
+            help="Host and port at which workers register with the master. Separate several masters by commas.",
+        ),
     ],
     slots: Annotated[int, typer.Option("--slots", min=1, help="Slots of this TaskManager.")] = 1,
 ) -> None:
     """Run a TaskManager."""
-    host, _, port = master.rpartition(":")
-    if not host or not port.isdigit():
-        raise UsageError(f"--master {master} is not HOST:PORT", remedy="write --master my-job-master:7077")
+    for address in master.split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit():
+            raise UsageError(f"--master {address} is not HOST:PORT", remedy="write --master my-job-master:7077")
     raise typer.Exit(worker_launcher().run_worker(master=master, slots=slots))
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 from penstock.checkpoint.coordinator.termination import ShutdownReport
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
-from penstock.common.errors import Fenced, StorageError
+from penstock.common.errors import Fenced
 from penstock.common.job_status import JobStatus
 from penstock.connectors.core.sink import CommitEnvironment
 from penstock.functions.operator_context import Clock
@@ -42,6 +42,7 @@ from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.scheduler import JobScheduler
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.job.start_gates import wait_for_release, wait_to_lead
 from penstock.jobmanager.job.start_steps import (
     BEGINNING_SOURCES,
     COMMITTING,
@@ -50,16 +51,12 @@ from penstock.jobmanager.job.start_steps import (
     SENDING,
     TAKING_OVER,
     WAITING,
-    WAITING_FOR_RELEASE,
     StartSteps,
 )
 from penstock.jobmanager.runners.runner import Attempt, Runner
 from penstock.metrics.store import MetricStore
 from penstock.rest.facts import JobStart, Rescale
 from penstock.taskmanager.code.payload import encode_payload
-
-RELEASE_POLL_S = 0.25
-"""Interval in seconds of checks for the release of a job that was prepared ahead of time."""
 
 logger = logging.getLogger(__name__)
 
@@ -219,33 +216,21 @@ class JobMaster:
     def open(self) -> None:
         """Check the checkpoint storage before the first attempt, and refuse a job that cannot start."""
         self.history.move(JobStatus.INITIALIZING, self._now())
+        if self.options.waits_to_lead is not None:
+            wait_to_lead(self.parts.steps, self.options.waits_to_lead, self._requests.handle_while_down)
+            self._record_event("this JobManager leads")
         ended = self.checkpoints.result() if self.options.keep_result else None
         if ended is not None:
             self.history.end_of_input = ended.end_of_input
             raise Stopped(ended.status)
         if self.options.awaits_release:
-            self._wait_for_release()
+            wait_for_release(self.parts.steps, lambda: self.checkpoints.is_released(), self._pause_while_down)
+            self._record_event("the job is released")
         # A restarted deployed master has the arguments of its first start. The job's checkpoints take precedence over these arguments.
         fresh = self.options.fresh and not self.options.keep_result
         self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
         self.is_accepted = True
         self._decided.set()
-
-    def _wait_for_release(self) -> None:
-        """Wait for the release while processes start. If storage does not respond, continue to wait."""
-        self.parts.steps.begin(WAITING_FOR_RELEASE)
-        silent = False
-        while True:
-            try:
-                if self.checkpoints.is_released():
-                    self._record_event("the job is released")
-                    return
-                silent = False
-            except StorageError as error:
-                if not silent:
-                    logger.warning("cannot read whether the job is released: %s", error.message)
-                silent = True
-            self._pause_while_down(RELEASE_POLL_S)
 
     def restart_attempt(self, restart: AttemptRestarted) -> None:
         """End the attempt without a failure, so that another attempt starts at once."""

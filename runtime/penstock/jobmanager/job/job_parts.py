@@ -112,3 +112,5 @@ class JobMasterOptions:
     """Whether to prepare everything and then wait for a record with the starting point (`checkpoint.leadership.release`)."""
     keep_result: bool = False
     """Whether to store the result beside the checkpoints, and never to run a job that has a result (`job_result`)."""
+    waits_to_lead: Callable[[float], bool] | None = None
+    """Function that waits for the given seconds until this process leads, and returns whether it leads. The job touches nothing before."""

@@ -19,6 +19,7 @@ from penstock.taskmanager.protocol import Whereabouts
 from penstock.taskmanager.watching.watchdog import LOADING, OPENING, RESTORING
 
 WAITING_FOR_RELEASE = "waiting for the record that states where the job starts from"
+WAITING_TO_LEAD = "on standby: another JobManager leads"
 WAITING = "waiting for slots"
 TAKING_OVER = "taking over the job's checkpoints"
 PLANNING = "planning the restore"

@@ -131,11 +131,16 @@ def run_master(
         is_admitted: function that waits for the check of the program, and returns whether the program may run.
     """
     from penstock.jobmanager.process.agreed import spark_secret
+    from penstock.jobmanager.process.election.joining import is_elected, job_id_of, join
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
     from penstock.jobmanager.process.master.master_process import run_master_process
 
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     spark_secret(settings)  # fail now, and not when the first job needs the cluster
+    elected = is_elected(settings)
+    job_id = job_id or job_id_of(settings)
+    cluster = MasterClusterProvider(settings, accepts_workers=not elected)
+    member = join(settings, job_id, cluster.host) if elected else None
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
@@ -148,9 +153,10 @@ def run_master(
     def program(session: Session) -> None:
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
-    cluster = MasterClusterProvider(settings)
+    if member is not None:
+        member.on_lead = cluster.accept_workers
     begin = partial(cluster.begin, entry)
-    return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted)
+    return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted, member=member)
 
 
 def is_released(*, job_id: str, configuration: Mapping[str, str]) -> bool:

@@ -48,10 +48,17 @@ _READ_BY_DRIVERS = (
 
 
 class MasterClusterProvider:
-    """Provider that starts the driver and the resource manager for the first job, or before it. Workers supply the slots."""
+    """Provider that starts the driver and the resource manager for the first job, or before it. Workers supply the slots.
 
-    def __init__(self, settings: Configuration) -> None:
+    Args:
+        accepts_workers: whether workers may register. A standby has a driver, and no workers until `accept_workers`.
+    """
+
+    def __init__(self, settings: Configuration, *, accepts_workers: bool = True) -> None:
         self._settings = settings
+        self._accepts_workers = accepts_workers
+        self._listening = threading.Lock()
+        """Lock for the start of the resource manager: the start of the driver and `accept_workers` may start it."""
         self.cluster: SparkCluster | None = None
         self._starting = threading.Lock()
         """Lock for the start: a session may receive several programs at once, and a process can have only one SparkContext."""
@@ -103,7 +110,7 @@ class MasterClusterProvider:
     def _config(self, settings: JobSettings) -> ClusterConfig:
         conf = self._settings
         return ClusterConfig(
-            host=conf.get(options.JOBMANAGER_ADDRESS) or _address(),
+            host=self.host,
             driver_port=conf.get(options.DRIVER_PORT),
             block_manager_port=conf.get(options.DRIVER_BLOCKS_PORT),
             executor_memory_mb=executor_memory_mb(conf),
@@ -117,10 +124,27 @@ class MasterClusterProvider:
     def _start(self, config: ClusterConfig) -> None:
         cluster = SparkCluster(config)
         cluster.start()
-        self.cluster = cluster
-        self._end_when_driver_ends(cluster)
+        with self._listening:
+            self.cluster = cluster
+            self._end_when_driver_ends(cluster)
+            if self._accepts_workers:
+                self._listen(cluster, config.host)
+
+    def accept_workers(self) -> None:
+        """Let workers register, because this process leads now."""
+        with self._listening:
+            self._accepts_workers = True
+            if self.cluster is not None and self._resources is None:
+                self._listen(self.cluster, self.host)
+
+    @property
+    def host(self) -> str:
+        """Return the address at which workers and other masters reach this process."""
+        return self._settings.get(options.JOBMANAGER_ADDRESS) or _address()
+
+    def _listen(self, cluster: SparkCluster, host: str) -> None:
         self._resources = ResourceManager(
-            config.host,
+            host,
             self._settings.get(options.JOBMANAGER_PORT),
             cluster,
             on_failure=lambda error: _end_process(f"the resource manager has ended ({error})"),
@@ -177,8 +201,9 @@ class MasterClusterProvider:
         if ahead is not None:
             with suppress(TimeoutError):
                 ahead.exception(_END_S)
-        cluster, self.cluster = self.cluster, None
-        resources, self._resources = self._resources, None
+        with self._listening:
+            cluster, self.cluster = self.cluster, None
+            resources, self._resources = self._resources, None
         if resources is not None:
             resources.close()
         if cluster is not None:

@@ -7,6 +7,8 @@ If another master takes over the job, the superseded master reports SUSPENDED fo
 replaced the superseded master's pod, as after a network partition of a node, Kubernetes removes the old pod in that time. Otherwise,
 Kubernetes restarts the master, and it takes over the job again. If Kubernetes restarts both masters repeatedly, they alternate about once a
 minute, and both report the reason.
+
+In an election (`process.election`), a superseded master exits at once and becomes a standby.
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockErr
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.redaction import traceback_of
 from penstock.common.system.native_memory import trim_heap
+from penstock.jobmanager.process.election.member import EXIT_LOST, Member
+from penstock.jobmanager.process.master.serving import serve_as
 from penstock.jobmanager.process.session.process_log import master_log
 from penstock.jobmanager.process.session.session import ClusterProvider, Session, SubmitOptions
 
@@ -34,7 +38,7 @@ FENCED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a superseded master responds before it ends."""
 EXIT_STORAGE = 74
 """EX_IOERR of sysexits.h: checkpoint storage failed. The Kubernetes operator knows this exit code and `EXIT_FENCED`."""
-EXIT_FENCED = 75
+EXIT_FENCED = EXIT_LOST
 """EX_TEMPFAIL of sysexits.h: restart the master if it is still needed. The Kubernetes operator knows this exit code (`troubles`)."""
 REFUSED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a master stays after its check has refused the program. The operator reads the report and removes the pod."""
@@ -55,6 +59,7 @@ def run_master_process(
     stop_requested: threading.Event | None = None,
     begin: Callable[[], object] = lambda: None,
     is_admitted: Callable[[], bool] = lambda: True,
+    member: Member | None = None,
 ) -> int:
     """Serve REST, run the program, and keep running as the settings require. Return the exit code.
 
@@ -66,6 +71,7 @@ def run_master_process(
         stop_requested: event that is set when the process must stop. SIGTERM sets it too.
         begin: function that is called first, after the log files are set up.
         is_admitted: function that waits for the check of the program, and returns whether the program may run.
+        member: this process in the election of its cluster. None means that this process always leads.
     """
     collect_rarely()
     leftovers = threading.Timer(STARTED_S, trim_heap)
@@ -74,7 +80,7 @@ def run_master_process(
     session = Session(provider, submit)
     with master_log(settings) as session.logs:
         begin()
-        return _serve(session, settings, program, stop_requested, is_admitted)
+        return _serve(session, settings, program, stop_requested, is_admitted, member)
 
 
 def _serve(
@@ -83,10 +89,11 @@ def _serve(
     program: Callable[[Session], None],
     stop_requested: threading.Event | None,
     is_admitted: Callable[[], bool],
+    member: Member | None,
 ) -> int:
     session.on_line = None
     stop_requested = stop_requested or threading.Event()
-    server = session.serve(settings)
+    server = serve_as(member, session, settings)
     threading.Thread(target=_suspend_when, args=(stop_requested, session), name="leave", daemon=True).start()
     try:
         with _leaving_on_sigterm(session, stop_requested):
@@ -102,9 +109,14 @@ def _serve(
                 logger.error("the program ended: %s", error)
                 failure = error
             if session.dispatcher.jobs() and not settings.get(options.SHUTDOWN_ON_FINISH):
-                stop_requested.wait(FENCED_EXIT_DELAY_S if _is_fenced(session) else None)
+                if not _is_fenced(session):
+                    stop_requested.wait()
+                elif member is None:  # in an election, the workers need the other master now
+                    stop_requested.wait(FENCED_EXIT_DELAY_S)
     finally:
         suspend(session)
+        if member is not None:
+            member.leave()
         if server is not None:
             server.stop()
         session.cluster.stop()

@@ -45,6 +45,7 @@ from penstock.jobmanager.validation.sink_settings import check_borders
 
 if TYPE_CHECKING:
     import socket
+    import ssl
 
     from penstock.jobmanager.process.session.gateway import DispatcherGateway
     from penstock.jobmanager.reporting.reporting import Reporting
@@ -125,6 +126,8 @@ class Session:
         self.on_accepted: Callable[[JobMaster], None] | None = None
         """Callback after a job was accepted."""
         self._given_warnings: set[str] = set()
+        self.waits_to_lead: Callable[[float], bool] | None = None
+        """See `JobMasterOptions.waits_to_lead`."""
 
     def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
         """Check the program, find slots and start the job. Wait until the job is accepted or refused."""
@@ -141,6 +144,7 @@ class Session:
             or False,
             sink=ResultSink(on_results, self.on_line),
             keep_result=submit_options.keep_result,
+            waits_to_lead=self.waits_to_lead,
         )
         master = JobMaster(
             program, submit_options.job_id or self.job_id_of(program), settings, SystemClock(), master_options
@@ -248,6 +252,8 @@ class Session:
         programs: Programs | None = None,
         listener: socket.socket | None = None,
         jars: Jars | None = None,
+        leader: Callable[[], str | None] | None = None,
+        leader_tls: ssl.SSLContext | bool = True,
     ) -> RestServer | None:
         """Start the REST server according to the configuration. Return None if the configuration disables it.
 
@@ -256,6 +262,7 @@ class Session:
             programs: receiver of the programs that clients send.
             listener: socket that already accepts connections.
             jars: programs that clients upload.
+            leader, leader_tls: see `RestServer`.
 
         Raises:
             ClusterError: the address cannot be used.
@@ -275,7 +282,17 @@ class Session:
         tls = tls_files(settings)
         try:
             return RestServer(
-                gateway, host, port, token_file, allowed, reader_file, programs, tls=tls, jars=jars
+                gateway,
+                host,
+                port,
+                token_file,
+                allowed,
+                reader_file,
+                programs,
+                tls=tls,
+                jars=jars,
+                leader=leader,
+                leader_tls=leader_tls,
             ).start(listener)
         except ClusterError:
             if not fall_back:

@@ -85,7 +85,7 @@ class WorkerProcess:
     """TaskManager that runs executors one after the other.
 
     Args:
-        master: `host:port`. The host is resolved again each time.
+        master: `host:port`, or several, separated by commas. Only the leading master accepts workers. Hosts are resolved again each time.
         secret: secret of the cluster.
         slots: number of slots of each executor.
         heap: heap of each executor, in bytes.
@@ -110,8 +110,7 @@ class WorkerProcess:
         logs: LogFiles | None = None,
         stacks: str = "",
     ) -> None:
-        host, _, port = master.removeprefix("spark://").rpartition(":")
-        self._host, self._port = host, int(port)
+        self._masters = master.removeprefix("spark://")
         self._secret = secret
         self._slots = slots
         self._heap = heap
@@ -156,7 +155,7 @@ class WorkerProcess:
             connection = self._connect()
             if connection is None:
                 if not waiting:
-                    logger.info("waiting for the master at %s:%d", self._host, self._port)
+                    logger.info("waiting for the master at %s", self._masters)
                 waiting = True
                 time.sleep(POLL_S)
                 continue
@@ -166,11 +165,12 @@ class WorkerProcess:
                     code = self._serve(connection)
                 finally:
                     was_of_use = self._running
-                    self._stop()
+                    # No task of a lost master is used again, and the next master waits for the executor's memory and ports.
+                    self._stop(linger_s=self._linger_s if self._ending else 0.0)
             if code is not None:
                 return code
             if not self._ending:
-                logger.info("the connection to the master at %s:%d ended", self._host, self._port)
+                logger.info("the connection to the master at %s ended", self._masters)
                 if not was_of_use:
                     time.sleep(POLL_S)
         return 0
@@ -178,12 +178,20 @@ class WorkerProcess:
     # --- the master ---------------------------------------------------------------------------------------------
 
     def _connect(self) -> ControlConnection | None:
+        for master in self._masters.split(","):
+            host, _, port = master.strip().rpartition(":")
+            connection = self._connect_to(host, int(port))
+            if connection is not None:
+                return connection
+        return None
+
+    def _connect_to(self, host: str, port: int) -> ControlConnection | None:
         try:
-            found = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError:
             return None
         for family, _, _, _, where in found:
-            address = f"{where[0]}:{self._port}"
+            address = f"{where[0]}:{port}"
             try:
                 worker_address = self._own_address = own_address(where, family)
                 hello = Register(self._id, worker_address, self._slots, self._heap)
@@ -286,8 +294,12 @@ class WorkerProcess:
             return None
         return NOT_STARTED if self._child is None else self._child.poll()
 
-    def _stop(self) -> None:
-        """Stop the executor, then the remaining processes of its session: Python workers."""
+    def _stop(self, linger_s: float | None = None) -> None:
+        """Stop the executor, then the remaining processes of its session: Python workers.
+
+        Args:
+            linger_s: time in seconds for the executor to end before it is killed. None means the time of this worker.
+        """
         child, launch = self._child, self._launch
         self._child = self._launch = None
         self._running = False
@@ -297,7 +309,7 @@ class WorkerProcess:
             if child.poll() is None:
                 child.terminate()
                 try:
-                    child.wait(self._linger_s)
+                    child.wait(self._linger_s if linger_s is None else linger_s)
                 except subprocess.TimeoutExpired:
                     os.kill(child.pid, signal.SIGKILL)
                     child.wait()

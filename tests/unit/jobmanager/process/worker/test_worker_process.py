@@ -115,10 +115,12 @@ class TaskManager:
         *,
         refused: int = 0,
         kills: MemoryKills | None = None,
+        others: tuple[int, ...] = (),
     ) -> None:
         self.executors = Executors(command, refused=refused)
+        masters = ",".join(f"localhost:{number}" for number in (port, *others))
         self.worker = WorkerProcess(
-            f"localhost:{port}", SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s, kills
+            masters, SECRET, 2, 2**29, self.executors.start, self.executors.ended, linger_s, kills
         )
         self.code: int | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -276,6 +278,22 @@ def test_an_executor_that_does_not_end_is_killed() -> None:
     time.sleep(0.1)
     manager.end()
     master.close()
+
+
+def test_an_executor_of_a_lost_master_does_not_delay_the_next_master() -> None:
+    first, second = Master(), Master()
+    manager = TaskManager(
+        first.port, "trap '' TERM; while :; do sleep 1; done", linger_s=1_000.0, others=(second.port,)
+    )
+    wait_until(lambda: bool(manager.executors.children))
+    time.sleep(0.1)
+    first.close()
+    wait_until(lambda: len(manager.executors.children) == 2)
+    assert manager.executors.children[0].poll() is not None
+    assert len(second.registered) == 1
+    manager.worker._linger_s = 0.2
+    manager.end()
+    second.close()
 
 
 def test_the_current_executor_ends_when_another_is_assigned() -> None:

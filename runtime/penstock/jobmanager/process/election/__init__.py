@@ -1,0 +1,1 @@
+"""The election of one leading process among the JobManagers of a cluster."""

@@ -1,0 +1,140 @@
+"""This process as a member of an election: a thread that takes part until the process leads, loses, or ends."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from penstock.common.errors import PenstockError, StorageError
+from penstock.jobmanager.process.election.claims import Claims, Holder
+from penstock.jobmanager.process.election.elector import ElectionTimes, Elector, Role
+from penstock.jobmanager.process.election.leader_link import LeaderLink, LinkWatcher
+
+EXIT_LOST = 75
+"""EX_TEMPFAIL of sysexits.h: restart this process if it is still needed, as a standby. The Kubernetes operator knows this exit code."""
+
+logger = logging.getLogger(__name__)
+
+
+def end_process(reason: str) -> None:
+    """End this process at once, because another process leads. The jobs must not continue here."""
+    logger.critical("this process has lost the leadership and ends: %s", reason)
+    logging.shutdown()
+    os._exit(EXIT_LOST)
+
+
+class Member:
+    """A process in an election. The methods may be called from any thread.
+
+    Args:
+        claims: place of the claims.
+        id: unique id of this process.
+        host: address at which other members reach this process.
+        on_lead: function that is called once, in the thread of the election, when this process begins to lead.
+        on_loss: function that is called when this process has lost the leadership. It must end the process.
+    """
+
+    def __init__(
+        self,
+        claims: Claims,
+        id: str,
+        host: str,
+        times: ElectionTimes,
+        *,
+        on_loss: Callable[[str], object] = end_process,
+    ) -> None:
+        self._claims, self._id, self.host, self._times = claims, id, host, times
+        self.on_lead: Callable[[], object] = lambda: None
+        self._on_loss = on_loss
+        self._elector: Elector | None = None
+        self._link: LeaderLink | None = None
+        self._watcher: LinkWatcher | None = None
+        self._wake = threading.Event()
+        self._leads = threading.Event()
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+
+    @property
+    def leads(self) -> bool:
+        """Return whether this process leads."""
+        return self._leads.is_set()
+
+    @property
+    def leader(self) -> Holder | None:
+        """Return the leader that this process has seen last, or None if none is known."""
+        return None if self._elector is None else self._elector.leader
+
+    def leader_url(self) -> str | None:
+        """Return the URL of the leader's REST API, or an empty string if no leader is known. None means that this process leads."""
+        if self.leads:
+            return None
+        leader = self.leader
+        return "" if leader is None or leader.released else leader.rest
+
+    def start(self, rest: str = "") -> Member:
+        """Take part in the election.
+
+        Args:
+            rest: URL at which other members reach the REST API of this process.
+        """
+        self._link = LeaderLink(self.host)
+        me = Holder(self._id, rest=rest, link=self._link.address)
+        self._elector = Elector(self._claims, me, self._times, time.monotonic)
+        self._watcher = LinkWatcher(self._other, self._on_death).start()
+        self._thread.start()
+        return self
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until this process leads. Return whether it leads."""
+        return self._leads.wait(timeout_s)
+
+    def leave(self) -> None:
+        """Give up the leadership, because the process ends. Call it after the jobs have stopped."""
+        self._ending.set()
+        self._wake.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(self._times.lease_s)
+        if self._watcher is not None:
+            self._watcher.stop()
+        if self._link is not None:
+            self._link.close()
+
+    def _run(self) -> None:
+        assert self._elector is not None
+        while not self._ending.is_set():
+            began = time.monotonic()
+            if self._step(self._elector) is Role.LOST:
+                self._on_loss(self._elector.reason)
+                return
+            self._wake.wait(max(0.0, began + self._times.interval_s - time.monotonic()))
+            self._wake.clear()
+        with suppress(PenstockError):
+            self._elector.release()
+
+    def _step(self, elector: Elector) -> Role:
+        before = elector.role
+        try:
+            role = elector.step()
+        except StorageError as error:
+            logger.warning("the election does not respond: %s", error.message)
+            return elector.role
+        except PenstockError as error:
+            logger.error("the record of the election cannot be read: %s", error)
+            return elector.role
+        if role is Role.LEADING and before is Role.WAITING:
+            self._leads.set()
+            self.on_lead()
+        return role
+
+    def _other(self) -> Holder | None:
+        return None if self.leads or self._elector is None else self._elector.leader
+
+    def _on_death(self, holder_id: str) -> None:
+        assert self._elector is not None
+        logger.warning("the process of the leader %s has ended", holder_id)
+        self._elector.report_death(holder_id)
+        self._wake.set()

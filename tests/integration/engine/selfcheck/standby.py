@@ -1,0 +1,166 @@
+"""Two deployed masters of one job, and workers. Tests kill and stop the processes in any order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO
+
+import httpx
+import msgspec
+import psutil
+import yaml
+
+from penstock.jobmanager.cluster.spark_cluster import free_port
+from penstock.jobmanager.process.election.claims import Holder
+from penstock.jobmanager.process.election.storage_claims import FOLDER
+from tests.integration.engine.selfcheck.driver import ROOT
+from tests.integration.engine.selfcheck.job import Plan
+
+PROGRAM = """
+import json, sys
+from penstock.datastream import StreamExecutionEnvironment
+from tests.integration.engine.selfcheck.job import Plan, build
+job = json.loads(sys.argv[1])
+env = StreamExecutionEnvironment.get_execution_environment().set_parallelism(2)
+build(env, Plan(**job["plan"]), job["output"])
+env.execute("self-verifying")
+"""
+MASTERS = ("a", "b")
+OWN = ("jobmanager.rpc.port", "rest.port", "spark.driver.port", "spark.blockManager.port")
+"""Settings with a port of each master."""
+
+
+class Standbys:
+    """Masters `a` and `b` and a worker. A process that ends is started again, as Kubernetes does. The `with` block kills all of them."""
+
+    def __init__(self, folder: Path, settings: dict[str, str], plan: Plan, output: str, job_id: str) -> None:
+        self.folder, self.job_id = folder, job_id
+        (folder / "secret").write_text("s" * 64)
+        shared = {
+            **settings,
+            "jobmanager.rpc.address": "127.0.0.1",
+            "security.spark.secret-file": str(folder / "secret"),
+            "io.tmp.dirs": str(folder / "work"),
+            "high-availability.type": "file",
+            "high-availability.storageDir": str(folder / "ha"),
+        }
+        (folder / "penstock.yaml").write_text(yaml.safe_dump(shared))
+        (folder / "program.py").write_text(PROGRAM)
+        self.ports = {name: {key: free_port() for key in OWN} for name in MASTERS}
+        job = json.dumps({"plan": asdict(plan), "output": output})
+        addresses = ",".join(f"127.0.0.1:{self.ports[name][OWN[0]]}" for name in MASTERS)
+        self._commands = {"worker": ["worker", "--master", addresses, "--slots", "2"]}
+        for name in MASTERS:
+            own = [part for key, port in self.ports[name].items() for part in ("-D", f"{key}={port}")]
+            start = ["--entry", "program.py", "--job-id", job_id, "--restore-latest"]
+            self._commands[name] = ["master", *start, *own, "--", job]
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.exits: list[tuple[str, int]] = []
+        """Name and exit code of each process that has ended."""
+        self._below: dict[int, psutil.Process] = {}
+        self._logs: list[IO[bytes]] = []
+
+    def __enter__(self) -> Standbys:
+        for name in self._commands:
+            self._start(name)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name in self.processes:
+            self._note(name)
+        for process in self.processes.values():
+            process.kill()
+            process.wait()
+        for below in self._below.values():
+            try:
+                below.kill()
+            except psutil.NoSuchProcess:
+                continue
+        for log in self._logs:
+            log.close()
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]['rest.port']}"
+
+    def get(self, name: str, path: str) -> httpx.Response:
+        return httpx.get(f"{self.url(name)}{path}", timeout=10)
+
+    def leader(self) -> str:
+        """Return the name of the master that leads according to storage, or an empty string."""
+        election = self.folder / "ha" / self.job_id / FOLDER
+        terms = (
+            sorted(int(file.name) for file in election.glob("*") if file.name.isdecimal()) if election.is_dir() else []
+        )
+        if not terms:
+            return ""
+        holder = msgspec.json.decode((election / str(terms[-1])).read_bytes(), type=Holder)
+        pid = int(holder.id.split("/")[1])
+        return next((name for name in MASTERS if self.processes[name].pid == pid), "")
+
+    def wait_for_leader(self, patience_s: float, other_than: str = "") -> str:
+        deadline = time.monotonic() + patience_s
+        while (leader := self.leader()) in ("", other_than):
+            assert time.monotonic() < deadline, f"no leader within {patience_s} s\n{self.describe()}"
+            self.restart_ended()
+            time.sleep(0.02)
+        return leader
+
+    def restart_ended(self) -> None:
+        """Start each process again that has ended with a failure."""
+        for name, process in list(self.processes.items()):
+            code = process.poll()
+            if code not in (None, 0):
+                self.exits.append((name, code))
+                self._start(name)
+
+    def kill(self, name: str) -> None:
+        """Kill a process with SIGKILL. It is not started again until `restart_ended`."""
+        self._note(name)
+        self.processes[name].kill()
+        self.processes[name].wait()
+
+    def stop(self, name: str) -> None:
+        """Stop a process and the processes below it with SIGSTOP, like a frozen machine."""
+        self._signal(name, signal.SIGSTOP)
+
+    def go_on(self, name: str) -> None:
+        self._signal(name, signal.SIGCONT)
+
+    def _signal(self, name: str, number: signal.Signals) -> None:
+        self._note(name)
+        process = psutil.Process(self.processes[name].pid)
+        for found in (process, *process.children(recursive=True)):
+            os.kill(found.pid, number)
+
+    def _note(self, name: str) -> None:
+        """Remember the processes below a process, because the kernel gives them another parent after its end."""
+        if self.processes[name].poll() is None:
+            self._below |= {p.pid: p for p in psutil.Process(self.processes[name].pid).children(recursive=True)}
+
+    def _start(self, name: str) -> None:
+        log = (self.folder / f"{name}.log").open("ab")
+        self._logs.append(log)
+        self.processes[name] = subprocess.Popen(
+            [sys.executable, "-m", "penstock.cli", *self._commands[name]],
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), str(ROOT)]),
+                "PENSTOCK_CONF_DIR": str(self.folder),
+            },
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def describe(self) -> str:
+        names = (*MASTERS, "worker")
+        return "\n".join(f"== {n}\n{(self.folder / f'{n}.log').read_text(errors='replace')[-5_000:]}" for n in names)
