@@ -23,6 +23,22 @@ _NAME_RULE = {
     "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and have at most {MAX_NAME} "
     "characters; Services are named after it",
 }
+_JOB_RULES = [
+    {
+        "rule": "!has(self.autoscaling.max) || self.autoscaling.max <= self.job.maxParallelism",
+        "message": "autoscaling.max must not be greater than job.maxParallelism",
+    },
+    {
+        "rule": "self.autoscaling.min <= self.job.maxParallelism",
+        "message": "autoscaling.min must not be greater than job.maxParallelism",
+    },
+    {
+        "rule": "self.job.parallelism == oldSelf.job.parallelism || [self, oldSelf].exists(spec, !has(spec.autoscaling) || "
+        "!spec.autoscaling.enabled || spec.autoscaling.mode != 'active')",
+        "message": "the autoscaler sets the parallelism of this job, so kubectl scale, a HorizontalPodAutoscaler and edits of "
+        "job.parallelism are refused; set autoscaling.enabled to false to set it yourself",
+    },
+]
 _SNAPSHOT_RULES = [
     {"rule": "self == oldSelf", "message": "a FlinkSnapshot cannot be changed; create another"},
     {
@@ -51,6 +67,7 @@ def flinkjob() -> dict[str, Any]:
         spec=FlinkJobSpec,
         status=FlinkJobStatus,
         rules=[_NAME_RULE],
+        spec_rules=_JOB_RULES,
         columns=[
             _column("State", ".status.phase", about="Phase of the job."),
             _column("Ready", _READY, about="Whether the job is in the state that its spec requests."),
@@ -63,6 +80,9 @@ def flinkjob() -> dict[str, Any]:
                 about="Failovers of the running incarnation, and restarts of its containers.",
             ),
             _column("Age", ".metadata.creationTimestamp", "date"),
+            _column(
+                "Wanted", ".status.autoscaling.wanted", "integer", wide=True, about="Parallelism that the load needs."
+            ),
             _column("Restored-From", ".status.running.restoredFrom.path", wide=True),
             _column("Image", ".status.running.image", wide=True),
             _column("Message", ".status.message", wide=True),

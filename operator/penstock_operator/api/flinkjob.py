@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from penstock_operator.api.autoscaling import Autoscaling
 from penstock_operator.api.types import Api, Duration, Quantities, Scalars, Schemaless, StorageUri
 
 UpgradeMode = Literal["savepoint", "last-state", "stateless"]
@@ -121,7 +122,7 @@ class Job(Api):
     args: tuple[str, ...] = ()
     """Arguments of the program, passed unchanged."""
     parallelism: int = Field(default=1, ge=1, le=32768)
-    """Number of subtasks per operator. A change rescales the running job live, without a restart. `kubectl scale` sets this field."""
+    """Number of subtasks per operator. A change rescales the running job live, without a restart. `kubectl scale` sets this field. With `autoscaling`, it is the parallelism of the first start."""
     max_parallelism: int = Field(
         default=128,
         ge=1,
@@ -422,6 +423,19 @@ class FlinkJobSpec(Api):
     """Pods of the JobManager."""
     worker: Worker = Field(default_factory=Worker)
     """Pods of the TaskManagers."""
+    autoscaling: Autoscaling = Field(
+        default_factory=Autoscaling,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "!has(self.max) || self.min <= self.max",
+                    "message": "min must not be greater than max",
+                    "fieldPath": ".min",
+                },
+            ]
+        },
+    )
+    """Change of the parallelism with the load."""
     snapshots: Snapshots = Field(default_factory=Snapshots)
     """Snapshots that the operator takes in addition to the engine's checkpoints."""
     upgrade: Upgrade = Field(default_factory=Upgrade)

@@ -47,6 +47,16 @@ OWNED_KEYS: Mapping[str, str] = {
     "rest.ssl.certificate-file": "rest.ssl.secret-name",
     "rest.ssl.key-file": "rest.ssl.secret-name",
     "rest.ssl.ca-file": "the key ca.crt of the Secret",
+    "job.autoscaler.enabled": "spec.autoscaling.enabled",
+    "job.autoscaler.scaling.enabled": "spec.autoscaling.mode",
+    "penstock.autoscaler.mode": "spec.autoscaling.mode",
+    "job.autoscaler.vertex.min-parallelism": "spec.autoscaling.min",
+    "job.autoscaler.vertex.max-parallelism": "spec.autoscaling.max",
+    "job.autoscaler.utilization.target": "spec.autoscaling.target",
+    "job.autoscaler.target.utilization": "spec.autoscaling.target",
+    "penstock.autoscaler.max-lag": "spec.autoscaling.maxLag",
+    "job.autoscaler.metrics.window": "spec.autoscaling.window",
+    "job.autoscaler.scale-down.interval": "spec.autoscaling.scaleDownAfter",
 }
 """Configuration keys that the operator sets, each with the setting to use instead."""
 FIXED_KEYS: Mapping[str, str] = {
@@ -112,6 +122,7 @@ def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     if spec.master.replicas > 1:
         remedy = "Set it to 1. Kubernetes restarts a lost master, which continues from its newest checkpoint."
         yield Problem("spec.master.replicas", NO_STANDBYS, remedy)
+    yield from _autoscaling(spec)
     yield from _storage(spec)
     yield from _configuration(spec.configuration)
     yield from check_pod_template(spec.pod_template, "spec.podTemplate")
@@ -218,6 +229,24 @@ def file_problems(files: Mapping[str, str], field: str) -> Iterator[Problem]:
 
 def _leaves(path: str) -> bool:
     return path.startswith("/") or ".." in path.split("/")
+
+
+_SHORTEST_WINDOW = timedelta(seconds=15)
+"""Shortest window of the engine, which takes a sample every five seconds."""
+
+
+def _autoscaling(spec: FlinkJobSpec) -> Iterator[Problem]:
+    auto, highest = spec.autoscaling, spec.job.max_parallelism
+    largest = auto.max or highest
+    if largest > highest:
+        remedy = f"Choose at most {highest}."
+        yield Problem("spec.autoscaling.max", f"{largest} is more than job.maxParallelism {highest}", remedy)
+    if auto.min > largest:
+        remedy = f"Choose at most {largest}, or raise spec.autoscaling.max."
+        yield Problem("spec.autoscaling.min", f"{auto.min} is more than the maximum {largest}", remedy)
+    if auto.window < _SHORTEST_WINDOW:
+        found = f"{format_duration(auto.window)} is too short, because the metrics are sampled every 5s"
+        yield Problem("spec.autoscaling.window", found, "Set it to at least 15s.")
 
 
 def _storage(spec: FlinkJobSpec) -> Iterator[Problem]:

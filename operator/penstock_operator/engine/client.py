@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import httpx
 
+from penstock_operator.api.status.autoscaling import DECISIONS_KEPT
 from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
+from penstock_operator.engine.autoscaler import Autoscaler, read_autoscaler
 from penstock_operator.errors import EngineError, EngineUnreachable
 from penstock_operator.fence import no_fence
 
@@ -72,6 +74,9 @@ class EngineClient(Protocol):
 
     async def exception(self, job_id: str) -> str:
         """Return the root cause of the last failure, or an empty string if none occurred."""
+
+    async def autoscaler(self, job_id: str) -> Autoscaler:
+        """Return the state of the job's autoscaler, with its newest decisions."""
 
     async def slots(self) -> int:
         """Return the number of slots of all registered workers."""
@@ -173,6 +178,16 @@ class HttpEngine:
         return first_lines(
             str(body.get("root-exception") or newest.get("stacktrace") or newest.get("exceptionName") or "")
         )
+
+    async def autoscaler(self, job_id: str) -> Autoscaler:
+        """Implement `EngineClient.autoscaler`."""
+        path = f"/jobs/{job_id}/autoscaler?limit={DECISIONS_KEPT}"
+        body = await self._request_json("GET", path)
+        try:
+            return read_autoscaler(body)
+        except (LookupError, TypeError, ValueError, ArithmeticError, OSError) as error:
+            msg = f"GET {path}: the response is not that of an autoscaler: {type(error).__name__}: {str(error)[:200]}"
+            raise EngineError(msg) from error
 
     async def slots(self) -> int:
         """Implement `EngineClient.slots`."""

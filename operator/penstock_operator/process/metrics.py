@@ -105,6 +105,21 @@ class Metrics:
             "penstock_flinkjob_running", "Whether a job that should run processes records now", _JOB, "gauge"
         )
         self.restarts = Metric("penstock_flinkjob_restarts", "Failovers of the running incarnation", _JOB, "gauge")
+        self.parallelism = Metric(
+            "penstock_flinkjob_parallelism", "Parallelism of the running incarnation", _JOB, "gauge"
+        )
+        self.wanted = Metric(
+            "penstock_flinkjob_wanted_parallelism", "Parallelism that the load needs (autoscaler)", _JOB, "gauge"
+        )
+        self.limited = Metric(
+            "penstock_flinkjob_autoscaling_limited",
+            "Whether the FlinkJob does not get the parallelism that its load needs",
+            _JOB,
+            "gauge",
+        )
+        self.autoscaled = Metric(
+            "penstock_autoscaler_rescales_total", "Rescales of FlinkJobs by their autoscaler", ("direction",)
+        )
         self.checkpoint = Metric(
             "penstock_flinkjob_last_checkpoint_seconds",
             "Completion time of the newest checkpoint (Unix time)",
@@ -171,6 +186,7 @@ class Metrics:
         self.restarts.set(*job, to=after.restarts)
         if after.last_checkpoint is not None and after.last_checkpoint.time is not None:
             self.checkpoint.set(*job, to=after.last_checkpoint.time.timestamp())
+        self._autoscaler(transition)
         self._operation(transition)
         attempt = self._attempts.ended(transition)
         if attempt is not None:
@@ -182,6 +198,24 @@ class Metrics:
             entry = after.history[0]
             seconds = (entry.finished_at - entry.started_at).total_seconds()
             self.operations.observe(entry.kind, entry.outcome, value=seconds)
+
+    def _autoscaler(self, transition: Transition) -> None:
+        before, after, job = transition.before.running, transition.after, (transition.namespace, transition.name)
+        running, found = after.running, after.autoscaling
+        if running is None or running.finished_at is not None:
+            self.parallelism.forget(*job)
+        else:
+            self.parallelism.set(*job, to=running.parallelism)
+        if found is None:
+            self.wanted.forget(*job)
+            self.limited.forget(*job)
+            return
+        self.wanted.set(*job, to=found.wanted)
+        self.limited.set(*job, to=float(found.limited is not None))
+        if before is None or running is None or found.mode != "active" or before.job_id != running.job_id:
+            return
+        if before.parallelism != running.parallelism:
+            self.autoscaled.add("up" if running.parallelism > before.parallelism else "down")
 
     def _operation(self, transition: Transition) -> None:
         before, after = transition.before.operation, transition.after.operation
@@ -213,6 +247,7 @@ class Metrics:
     def forget(self, namespace: str, name: str) -> None:
         """Drop the series of a FlinkJob that no longer exists."""
         gauges = (self.jobs, self.phase_since, self.ready, self.stalled, self.running, self.restarts, self.checkpoint)
+        gauges += (self.parallelism, self.wanted, self.limited)
         for metric in gauges:
             metric.forget(namespace, name)
         self._attempts.forget(namespace, name)

@@ -22,9 +22,19 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.status.snapshots import Restore
     from penstock_operator.engine.account import Request, Rescaled
+    from penstock_operator.engine.autoscaler import Autoscaler
     from penstock_operator.storage.snapshots import Beginning, Left, StoredSnapshot, Verdict
 
 Role = Literal["master", "worker"]
+
+
+def is_at(worker: str, name: str, ip: str | None) -> bool:
+    """Return whether the id or address of a worker (`id@host:port`, `host:port`) belongs to this pod.
+
+    >>> is_at("10.0.0.12-0", "job-worker-x", "10.0.0.1"), is_at("10.0.0.1-0", "job-worker-x", "10.0.0.1")
+    (False, True)
+    """
+    return any(worker == host or worker.startswith((f"{host}-", f"{host}:")) for host in (name, ip) if host)
 
 
 @dataclass(frozen=True)
@@ -160,7 +170,9 @@ class Engine:
     rescaled: Rescaled | None = None
     """The last completed rescale."""
     busy_workers: frozenset[str] = frozenset()
-    """Names or addresses of the workers that have no free slot."""
+    """Names or addresses of the workers that run part of the job."""
+    autoscaler: Autoscaler | None = None
+    """The autoscaler, if it is on and the master has reported it."""
 
     @property
     def running(self) -> bool:

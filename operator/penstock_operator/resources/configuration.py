@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from penstock_operator.api.flinkjob import rest_tls_secret
+from penstock_operator.api.types import format_duration
 from penstock_operator.resources import program
 from penstock_operator.resources.memory import container_limits
 from penstock_operator.resources.names import (
@@ -56,8 +57,10 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
     return {
         **DEFAULTS,
         **container_limits(spec),
+        **_utilizations(spec),
         **spec.configuration,
         **tls,
+        **autoscaler_keys(spec),
         "pipeline.max-parallelism": spec.job.max_parallelism,
         "taskmanager.numberOfTaskSlots": spec.worker.slots,
         "execution.checkpointing.dir": spec.storage.checkpoints,
@@ -71,6 +74,38 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
         "spark.blockManager.port": BLOCKS_PORT,
         "security.rest.token-file": f"{CONF_DIR}/secrets/rest-token",
         "security.spark.secret-file": f"{CONF_DIR}/secrets/spark-secret",
+    }
+
+
+def _utilizations(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Return the busy shares below and above which the autoscaler rescales the job. They follow from the target in the
+    same proportions as the engine's defaults: 0.4 and 0.9 for 0.7. A spec may set other values.
+    """
+    target = spec.autoscaling.target
+    if not spec.autoscaling.enabled:
+        return {}
+    return {
+        "job.autoscaler.utilization.min": round(target * 4 / 7, 3),
+        "job.autoscaler.utilization.max": round(target + (1 - target) * 2 / 3, 3),
+    }
+
+
+def autoscaler_keys(spec: FlinkJobSpec) -> dict[str, Any]:
+    """Return the keys of the autoscaler, or nothing if it is off. An image with an engine without an autoscaler refuses
+    them when the operator checks the program.
+    """
+    auto = spec.autoscaling
+    if not auto.enabled:
+        return {}
+    return {
+        "job.autoscaler.enabled": True,
+        "job.autoscaler.vertex.min-parallelism": auto.min,
+        "job.autoscaler.vertex.max-parallelism": auto.max or spec.job.max_parallelism,
+        "job.autoscaler.utilization.target": auto.target,
+        "job.autoscaler.metrics.window": format_duration(auto.window),
+        "job.autoscaler.scale-down.interval": format_duration(auto.scale_down_after),
+        "penstock.autoscaler.max-lag": format_duration(auto.max_lag),
+        "penstock.autoscaler.mode": auto.mode,
     }
 
 

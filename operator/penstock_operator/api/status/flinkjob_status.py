@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 from pydantic.alias_generators import to_camel
 
+from penstock_operator.api.status.autoscaling import Autoscaling
 from penstock_operator.api.status.incarnation import Ends, HealthStatus, Running, Termination
 from penstock_operator.api.status.operation import HistoryEntry, Nonces, Operation, Rejected
 from penstock_operator.api.status.snapshots import Checkpoint, RequestedSavepoint, Restore, Superseded
@@ -32,7 +33,7 @@ class Condition(Api):
     """A standard Kubernetes condition."""
 
     type: str
-    """Ready, Reconciling, Stalled, Progressing, Running or CheckpointHealthy."""
+    """Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy or AutoscalingLimited."""
     status: str
     """True, False or Unknown."""
     reason: str
@@ -124,6 +125,8 @@ class FlinkJobStatus(Api):
     """Defaults of the namespace (ConfigMaps flinkjob-defaults) in the revision that runs, or ran last."""
     revision_defaults: tuple[RevisionDefaults, ...] = ()
     """Defaults of the namespace in the revision that is rolled out, and in the revisions to which the operator may return."""
+    autoscaling: Autoscaling | None = None
+    """The autoscaler of the job: its newest decisions, and their inputs."""
     git: ResolvedRef | None = None
     """The commit to which the operator has resolved job.source.git.ref, a branch or a tag."""
     stable_revision: str | None = None
@@ -157,7 +160,7 @@ class FlinkJobStatus(Api):
     conditions: tuple[Condition, ...] = Field(
         default=(), json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     )
-    """Standard conditions: Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy."""
+    """Standard conditions: Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy, and AutoscalingLimited if the autoscaler is on."""
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of this type, or None if it was never set."""

@@ -17,7 +17,7 @@ from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT, 
 from penstock_operator.reconcile.act import storage
 from penstock_operator.reconcile.act.objects import Objects
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.observation import ActionResult
+from penstock_operator.reconcile.observation import ActionResult, is_at
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.secrets import read_master_tls
 from penstock_operator.resources import children as parts
@@ -303,7 +303,7 @@ class Actor:
             if not manifests.is_made_for(self._owner, pod):
                 continue
             name, ip = pod["metadata"]["name"], pod.get("status", {}).get("podIP")
-            cost = "100" if any(_is_at(b, name, ip) for b in busy) else "0"
+            cost = "100" if any(is_at(b, name, ip) for b in busy) else "0"
             if manifests.annotations_of(pod).get(DELETION_COST) != cost:
                 patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
                 await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
@@ -357,15 +357,6 @@ class Actor:
     async def dispose_job_storage(self, action: actions.DisposeJobStorage) -> None:
         """Delete the checkpoints of an incarnation. See `act.storage`."""
         await storage.dispose_job_storage(self._ctx, self._ports, action)
-
-
-def _is_at(worker: str, name: str, ip: str | None) -> bool:
-    """Return whether an id or an address (`id@host:port`, `host:port`) belongs to this pod.
-
-    >>> _is_at("10.0.0.12-0", "job-worker-x", "10.0.0.1"), _is_at("10.0.0.1-0", "job-worker-x", "10.0.0.1")
-    (False, True)
-    """
-    return any(worker == host or worker.startswith((f"{host}-", f"{host}:")) for host in (name, ip) if host)
 
 
 _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {

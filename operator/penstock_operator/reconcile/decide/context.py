@@ -167,6 +167,20 @@ class Context:
         found = (self.seen.revisions.spec(revision), self.spec or spec)
         return tuple(dict.fromkeys(uid for s in found if s is not None for uid in s.job.allow_non_restored_state))
 
+    def first_parallelism(self, spec: FlinkJobSpec) -> int:
+        """Return the parallelism with which a new incarnation of a spec starts. If the autoscaler sets the parallelism,
+        return the one that it chose last. The spec only has that of the first start.
+        """
+        auto, chosen = spec.autoscaling, self.status.autoscaling
+        if not auto.sets_parallelism:
+            return spec.job.parallelism
+        return auto.within_limits(chosen.parallelism if chosen is not None else spec.job.parallelism)
+
+    @cached_property
+    def is_autoscaled(self) -> bool:
+        """Whether the autoscaler sets the parallelism of the running incarnation."""
+        return self.running_spec is not None and self.running_spec.autoscaling.sets_parallelism
+
     def running_workers(self, parallelism: int) -> int:
         """Return the number of worker pods that the running incarnation needs for a parallelism."""
         base = self.running_spec or self.spec

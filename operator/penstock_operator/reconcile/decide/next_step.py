@@ -43,6 +43,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import AddFinalizer, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.decide.adoption import adopted, recover_lost_status
+from penstock_operator.reconcile.decide.autoscaling import with_autoscaler
 from penstock_operator.reconcile.decide.decision import Decision
 from penstock_operator.reconcile.decide.during_wait import after_step, before_step
 from penstock_operator.reconcile.decide.health.causes import with_terminations
@@ -75,7 +76,7 @@ def next_step(ctx: Context) -> Decision:
     """Return the next step: the first row of the table that matches."""
     if ctx.seen.failure:
         return _not_observed(ctx)
-    ctx = with_origin(with_terminations(ctx))
+    ctx = with_autoscaler(with_origin(with_terminations(ctx)))
     if ctx.subject.deleting:
         return _deleting(ctx)
     if not ctx.subject.finalizer:
@@ -224,7 +225,7 @@ def _pause(ctx: Context) -> timedelta:
 def _retargeted(ctx: Context) -> Context:
     """Change the target of a rescale to the newest parallelism, unless the engine has already received a request."""
     op, spec, running = ctx.op, ctx.spec, ctx.status.running
-    if op.kind != "Rescale" or spec is None or running is None or op.step == "RemoveWorkers":
+    if op.kind != "Rescale" or spec is None or running is None or op.step == "RemoveWorkers" or ctx.is_autoscaled:
         return ctx
     base = ctx.revision_spec(running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)

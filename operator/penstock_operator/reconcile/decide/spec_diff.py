@@ -70,6 +70,7 @@ EFFECTS: Mapping[str, Effect] = {
     "storage.checkpoints": Effect.RESTART,
     "storage.savepoints": Effect.NOTHING,
     "storage.secretName": Effect.RESTART,
+    "autoscaling": Effect.RESTART,
     "snapshots": Effect.NOTHING,
     "upgrade": Effect.NOTHING,
     "rollback": Effect.NOTHING,

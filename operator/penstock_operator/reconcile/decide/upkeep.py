@@ -2,6 +2,7 @@
 does at most one of these tasks:
 
 - repair objects
+- add and remove workers for the autoscaler
 - create snapshots by nonce and on a schedule
 - apply the retention
 """
@@ -23,6 +24,7 @@ from penstock_operator.reconcile.decide.actions import (
     PruneRevisions,
     ScaleDown,
 )
+from penstock_operator.reconcile.decide.autoscaling import adjust_workers
 from penstock_operator.reconcile.decide.health.recovery import failed_master_is_gone, is_permanently_failed
 from penstock_operator.reconcile.decide.history import history_hint
 from penstock_operator.reconcile.decide.refusals import REFUSALS, UNREADABLE, explain
@@ -61,6 +63,7 @@ def _most_urgent(ctx: Context) -> Decision | None:
         or _record_stability(ctx)
         or _restart_suspended_master(ctx)
         or _repair(ctx)
+        or adjust_workers(ctx)
         or keep_up(ctx)
         or _sweep(ctx)
         or _revisions(ctx)
@@ -80,6 +83,7 @@ def keep_running(ctx: Context) -> Decision | None:
         or _record_stability(ctx)
         or _restart_suspended_master(ctx)
         or _repair(ctx)
+        or adjust_workers(ctx)
         or keep_up(ctx)
     )
 
@@ -205,7 +209,8 @@ def _apply_again(ctx: Context, group: Repaired, incarnation: Incarnation, desire
     if group == "children":
         return ctx.done(ApplyChildren(incarnation, desired))
     count = ctx.running_workers(incarnation.parallelism)
-    if ctx.status.operation is not None and ctx.seen.worker is not None:  # a rescale may be adding workers
+    grows = ctx.status.operation is not None or ctx.is_autoscaled  # a rescale may be adding workers
+    if grows and ctx.seen.worker is not None:
         count = max(count, ctx.seen.worker.replicas)
     return ctx.done(ApplyPods(incarnation, desired, count, roles=(group,)))
 

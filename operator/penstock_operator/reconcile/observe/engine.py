@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.ports import Ports
 
 _T = TypeVar("_T")
+_D = TypeVar("_D")
 
 
 async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
@@ -48,6 +49,7 @@ async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
         client = ports.engines(ctx.subject.namespace, ctx.subject.name, cache.token, tls)
         async with asyncio.timeout(storage_timeout(ctx)):
             engine = await _query(client, running.job_id, engine_scope(ctx.status))
+            engine = await _with_autoscaler(ctx, client, engine)
     except Exception as error:  # an invalid response must not stop the handling of the job
         if isinstance(error, EngineError) and error.status == 401:
             cache.token = None
@@ -112,6 +114,17 @@ async def _query(client: EngineClient, job_id: str, scope: Scope) -> Engine:
     return engine
 
 
+async def _with_autoscaler(ctx: Context, client: EngineClient, engine: Engine) -> Engine:
+    """Add the autoscaler of a running job. If the job has spare workers, add the workers that run part of the job."""
+    spec, worker = ctx.running_spec, ctx.seen.worker
+    if not engine.running or engine.job_id is None or spec is None or not spec.autoscaling.enabled:
+        return engine
+    found = await _or_default(client.autoscaler(engine.job_id), None)
+    if found is not None and worker is not None and worker.replicas > ctx.running_workers(found.needed):
+        engine = replace(engine, busy_workers=await _or_default(client.busy_workers(), frozenset()))
+    return replace(engine, autoscaler=found)
+
+
 async def _overview_by_parts(client: EngineClient, job_id: str) -> JobOverview | str:
     """Return the summary from a master of an earlier version, with several requests. Return a message if the master
     does not know the job.
@@ -127,7 +140,7 @@ async def _overview_by_parts(client: EngineClient, job_id: str) -> JobOverview |
     return JobOverview(job, points, progress, exception)
 
 
-async def _or_default(response: Awaitable[_T], default: _T) -> _T:
+async def _or_default(response: Awaitable[_T], default: _D) -> _T | _D:
     """Return the response, or `default` if the master refuses the request. A master of another version may not know
     the request.
     """

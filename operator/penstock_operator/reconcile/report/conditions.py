@@ -9,6 +9,7 @@
     Progressing         the operation in progress advances; False with a reason if it does not
     Running             the engine's job processes records now
     CheckpointHealthy   checkpoints complete as often as they should
+    AutoscalingLimited  the job does not get the parallelism that its load needs; only if the autoscaler is on
 
 Ready, Reconciling and Stalled follow kstatus, so that `kubectl wait`, Flux and Argo CD understand them. At most one
 of Reconciling and Stalled is True.
@@ -41,6 +42,7 @@ from penstock_operator.reconcile.decide.restore.stopping import (
 )
 
 if TYPE_CHECKING:
+    from penstock_operator.api.status.autoscaling import Autoscaling
     from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.api.status.incarnation import Running
     from penstock_operator.api.status.operation import Operation
@@ -65,6 +67,7 @@ def findings(ctx: Context, status: FlinkJobStatus, phase: str) -> dict[str, Find
     """Return the finding of every condition."""
     stalled = _stalled(ctx, status)
     due = stalled is None and _is_due(ctx)
+    limited = {} if status.autoscaling is None else {"AutoscalingLimited": _autoscaling_limited(status.autoscaling)}
     return {
         "Ready": _DUE if due else _ready(ctx, status, phase, stalled),
         "Reconciling": replace(_DUE, status="True") if due else _reconciling(status, phase, stalled),
@@ -72,6 +75,7 @@ def findings(ctx: Context, status: FlinkJobStatus, phase: str) -> dict[str, Find
         "Progressing": _progressing(status, stalled),
         "Running": _running(ctx, status),
         "CheckpointHealthy": _checkpoints(ctx, status),
+        **limited,
     }
 
 
@@ -97,8 +101,9 @@ def _is_due(ctx: Context) -> bool:
     suspended, finished = spec.job.state == "suspended", running.finished_at is not None
     if suspended or finished:
         return suspended != finished and (suspended or _restarts(ctx, running))
-    target = min(spec.job.parallelism, spec.job.max_parallelism)
-    return _restarts(ctx, running) or target != running.parallelism
+    if _restarts(ctx, running) or ctx.is_autoscaled:
+        return _restarts(ctx, running)
+    return min(spec.job.parallelism, spec.job.max_parallelism) != running.parallelism
 
 
 def _restarts(ctx: Context, running: Running) -> bool:
@@ -271,6 +276,12 @@ def _checkpoints(ctx: Context, status: FlinkJobStatus) -> Finding:
         f"no checkpoint has completed for more than {format_duration(window)}; {points.failed} failed{reason}. {remedy}"
     )
     return Finding("False", "Overdue", text)
+
+
+def _autoscaling_limited(autoscaling: Autoscaling) -> Finding:
+    if autoscaling.limited is None:
+        return Finding("False", "NotLimited")
+    return Finding("True", autoscaling.limited, autoscaling.limited_message)
 
 
 def _condition(ctx: Context, status: FlinkJobStatus, kind: str, found: Finding) -> Condition:

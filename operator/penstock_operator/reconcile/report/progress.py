@@ -28,7 +28,7 @@ def progressed(ctx: Context, status: FlinkJobStatus) -> FlinkJobStatus:
         "job_id": running.job_id if running else None,
         "parallelism": running.parallelism
         if running
-        else (ctx.spec.job.parallelism if ctx.spec else status.parallelism),
+        else (ctx.first_parallelism(ctx.spec) if ctx.spec else status.parallelism),
         "label_selector": f"penstock.dev/job={ctx.subject.name},penstock.dev/role=worker",
         "workers": sum(p.ready and not p.terminating for p in ctx.seen.pods_of("worker")),
         "restarts": max(status.restarts, restarts_of(ctx, running)) if running else 0,

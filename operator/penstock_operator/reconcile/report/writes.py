@@ -21,6 +21,8 @@ def _weighty(status: FlinkJobStatus, manifest: dict[str, Any]) -> dict[str, Any]
     for part, counters in (("health", ("restarts", "restartsAt")), ("ends", ("restarts", "countedRestarts"))):
         for key in counters:
             manifest.get(part, {}).pop(key, None)
+    for key in ("wanted", "reason", "message", "slotsAvailable", "inputs", "decisions"):
+        manifest.get("autoscaling", {}).pop(key, None)
     if not (status.ends and status.ends.counted):
         manifest.pop("ends", None)
     if status.operation is None and status.running is not None:

@@ -153,6 +153,7 @@ class Autoscaler:
         return {
             "mode": self.mode,
             "current": self._job.parallelism,
+            "requested": self._job.scheduler.wanted,
             "wanted": newest.get("wanted", self._job.parallelism),
             "slotsAvailable": self._job.runner.available_slots(),
             "minParallelism": settings.min_parallelism,

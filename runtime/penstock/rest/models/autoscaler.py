@@ -69,6 +69,8 @@ class AutoscalerStatus(Camel):
     mode: str
     """`active`, `recommend` or `disabled`."""
     current: int
+    requested: int
+    """Parallelism that the last rescale requested. It is higher than `current` while slots are missing."""
     wanted: int
     """Parallelism that the load needs. The manager of the workers provides this number of slots."""
     slots_available: int

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from penstock.rest import models
@@ -13,13 +13,20 @@ if TYPE_CHECKING:
     from penstock.rest.gateway import ClusterGateway
 
 
+MAX_DECISIONS = 1000
+
+
 def autoscaler_routes(gateway: ClusterGateway) -> APIRouter:
     router = APIRouter(prefix="/jobs/{job_id}/autoscaler", tags=["autoscaler"])
 
     @router.get("", response_model=models.AutoscalerStatus)
-    def status(job_id: str) -> models.AutoscalerStatus:
-        """Return the wanted parallelism and the decisions, the newest first. They exist also if the autoscaler is disabled."""
-        return gateway.insight.autoscaler(job_id)
+    def status(job_id: str, limit: Annotated[int, Query(ge=0)] = MAX_DECISIONS) -> models.AutoscalerStatus:
+        """Return the wanted parallelism and the decisions, the newest first. They exist also if the autoscaler is disabled.
+
+        `limit` is the maximum number of decisions.
+        """
+        found = gateway.insight.autoscaler(job_id)
+        return found.model_copy(update={"decisions": found.decisions[:limit]})
 
     @router.get("/recording", response_class=StreamingResponse)
     def recording(job_id: str) -> StreamingResponse:

@@ -76,7 +76,7 @@ def test_kubectl_shows_columns_and_short_names() -> None:
     narrow = [c["name"] for c in columns if not c.get("priority")]
     wide = [c["name"] for c in columns if c.get("priority")]
     assert narrow == ["State", "Ready", "Parallelism", "Checkpoint", "Restarts", "Age"]
-    assert wide == ["Restored-From", "Image", "Message"]
+    assert wide == ["Wanted", "Restored-From", "Image", "Message"]
     assert crd["versions"][0]["subresources"]["scale"]["specReplicasPath"] == ".spec.job.parallelism"
 
 

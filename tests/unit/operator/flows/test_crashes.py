@@ -26,6 +26,8 @@ QUICK = {
     "warm-upgrade",
     "suspend-and-resume",
     "rescale-up",
+    "autoscaled-up",
+    "autoscaled-down",
     "rollback-of-a-crashing-image",
     "delete-with-savepoint",
 }

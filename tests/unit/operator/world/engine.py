@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
+from penstock_operator.engine.autoscaler import Autoscaler, read_autoscaler
 from penstock_operator.engine.client import JobOverview, JobView, MasterTls, RequestKind
 from penstock_operator.errors import EngineError, EngineUnreachable
 from penstock_operator.resources.names import JOB, ROLE
@@ -62,6 +63,10 @@ class FakeJob:
     failure: str = ""
     end_of_input: bool = False
     rescaled: Rescaled | None = None
+    tasks: tuple[str, ...] = ()
+    """Names of the pods that run its tasks."""
+    slots: int = 0
+    autoscaler_mode: str = "disabled"
 
     def take_over(self) -> bool:
         """Start from the newest own checkpoint, or from the path in the arguments, as the engine does.
@@ -98,8 +103,9 @@ class FakeJob:
         self.world.sink.restored(self.name, snapshot)
         return True
 
-    def advance(self, seconds: float, slots: int) -> None:
-        """Let time pass."""
+    def advance(self, seconds: float, workers: list[str]) -> None:
+        """Let time pass. Each worker that runs has one slot."""
+        self.slots = slots = len(workers)
         lost = bool(self.world.storage.lost)
         if self.state == "SUSPENDED":
             self.suspended += seconds
@@ -109,8 +115,9 @@ class FakeJob:
             self.failure = "Fenced: another JobManager has taken over"
             return
         if self.state == "CREATED" and slots >= self.wanted:
-            self.state, self.parallelism = "RUNNING", self.wanted
-        if self.state == "RUNNING" and slots < self.parallelism:
+            self.state = "RUNNING"
+            self._place(self.wanted)
+        if self.state == "RUNNING" and (slots < self.parallelism or not set(self.tasks) <= set(workers)):
             self.state = "RESTARTING"
         if self.state == "RESTARTING" and slots >= self.wanted and not lost:
             self._fail_over()
@@ -132,7 +139,8 @@ class FakeJob:
         own = self.world.storage.of_job(self.job_id)
         source = own[-1] if own else self.world.storage.found.get(self.restore)
         self.position = self.committed = source.position if source else 0
-        self.state, self.parallelism = "RUNNING", self.wanted
+        self.state = "RUNNING"
+        self._place(self.wanted)
         self.restored += 1
         self.failovers += 1
         for request in list(self.pending):
@@ -155,6 +163,7 @@ class FakeJob:
         if self.image.checkpoints and self.ran >= self.next_checkpoint:
             self.next_checkpoint = self.ran + INTERVAL
             self.checkpoint()
+        self._autoscale()
         for request, pending in list(self.pending.items()):
             if self.ran >= pending.done_at and self.state == "RUNNING":
                 self._carry_out(request, pending)
@@ -203,10 +212,37 @@ class FakeJob:
         if self.world.slots(self.name, self.job_id) < parallelism:
             self._finish(request, Request(request, "Failed", cause="not enough slots"))
             return
-        self.parallelism = self.wanted = parallelism
+        self._place(parallelism)
         self.world.rescales.append(parallelism)
         self.rescaled = Rescaled(parallelism, RESCALE_TOOK)
         self._finish(request, Request(request, "Completed"))
+
+    def _place(self, parallelism: int) -> None:
+        """Run the tasks, where possible in the pods that already ran some."""
+        up = self.world.workers_up(self.name, self.job_id)
+        self.tasks = tuple(sorted(up, key=lambda name: name not in self.tasks)[:parallelism])
+        self.parallelism = self.wanted = parallelism
+
+    def _autoscale(self) -> None:
+        """Rescale to the parallelism that the load needs, if the configuration has an autoscaler and the slots are there."""
+        wanted = self.world.load
+        if self.autoscaler_mode == "active" and wanted not in (None, self.parallelism) and wanted <= self.slots:
+            self._place(wanted)
+            self.world.rescales.append(wanted)
+            self.rescaled = Rescaled(wanted, RESCALE_TOOK)
+
+    def autoscaler(self) -> Autoscaler:
+        wanted = self.parallelism if self.world.load is None else self.world.load
+        reason = "WITHIN_TARGET" if wanted == self.parallelism else "SCALE_DOWN"
+        if wanted > self.parallelism:
+            reason = "SCALE_UP" if wanted <= self.slots else "WAITING_FOR_SLOTS"
+        reason = self.world.limit or reason
+        now = {"current": self.parallelism, "wanted": wanted, "reason": reason, "message": f"the load needs {wanted}"}
+        inputs = [{"name": "count", "parallelism": self.parallelism, "busy": 0.91234, "lagMs": None}]
+        at = int(self.world.time.timestamp() * 1000)
+        decision = {**now, "timestamp": at, "since": at, "inputs": inputs}
+        body = {"mode": self.autoscaler_mode, "requested": self.wanted, "slotsAvailable": self.slots}
+        return read_autoscaler({**now, **body, "decisions": [decision]})
 
     def _finish(self, request: str, outcome: Request) -> None:
         self.requests[request] = outcome
@@ -289,11 +325,14 @@ class FakeEngineClient:
     async def exception(self, job_id: str) -> str:
         return self._job().failure
 
+    async def autoscaler(self, job_id: str) -> Autoscaler:
+        return self._job().autoscaler()
+
     async def slots(self) -> int:
         return self.world.slots(self.name, self._job().job_id)
 
     async def busy_workers(self) -> frozenset[str]:
-        return frozenset()
+        return frozenset(self._job().tasks)
 
     async def stop(self, job_id: str, directory: str, trigger_id: str) -> str:
         return self._change("stop", job_id, trigger_id, directory=directory)

@@ -113,6 +113,10 @@ class World(Kubelet):
         self.watch: Callable[[Transition], None] = lambda transition: None
         self.watch_snapshots: Callable[[SnapshotTransition], None] = lambda transition: None
         self.two_masters: list[str] = []
+        self.load: int | None = None
+        """The parallelism that the load needs, for jobs with an autoscaler. None means the current one."""
+        self.limit = ""
+        """The reason of the autoscaler for which it does not rescale."""
         self.misaddressed = 0
         """The number of requests to a master with another protocol or CA than it serves."""
         self.ports = Ports(
@@ -311,7 +315,7 @@ class World(Kubelet):
             self._pod(pod)
         for uid, job in self.jobs.items():
             if self._master_alive(uid):
-                job.advance(seconds, self.slots(job.name, job.job_id))
+                job.advance(seconds, self.workers_up(job.name, job.job_id))
         self._watch_masters()
 
 

@@ -65,7 +65,7 @@ def unused_parallelism(ctx: Context) -> str:
     if spec is None or running is None or running.finished_at is None:
         return ""
     wanted = min(spec.job.parallelism, spec.job.max_parallelism)
-    if wanted == running.parallelism:
+    if wanted == running.parallelism or spec.autoscaling.sets_parallelism:
         return ""
     return (
         f"job.parallelism is {wanted} now, but the job has finished, so nothing is rescaled. To run it again with this "
@@ -235,7 +235,7 @@ def _recover_from_newest(ctx: Context, running: Running, reason: str) -> Context
 
 def _rescale(ctx: Context, running: Running) -> Context | None:
     spec, seen = ctx.spec, ctx.seen
-    if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx):
+    if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx) or ctx.is_autoscaled:
         return None
     base = ctx.revision_spec(running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)

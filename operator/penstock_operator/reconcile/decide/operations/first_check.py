@@ -54,7 +54,7 @@ def check_by_master(ctx: Context, spec: FlinkJobSpec) -> Decision | CheckPod:
     """Create the pods. Return the master's pod as soon as it has a report, or a problem that prevents the report."""
     op, desired = ctx.op, ctx.spec or spec
     if op.standby is None:
-        job_id, parallelism = ctx.new_job_id(op.id), min(desired.job.parallelism, spec.job.max_parallelism)
+        job_id, parallelism = ctx.new_job_id(op.id), min(ctx.first_parallelism(desired), spec.job.max_parallelism)
         ctx = ctx.with_op(standby=job_id, job_id=job_id, target_parallelism=parallelism, step_since=ctx.now)
     former = wait_for_former_pods(ctx)
     if former is not None:

@@ -87,7 +87,7 @@ def _is_useful(ctx: Context, target: FlinkJobSpec) -> bool:
         return False
     pair = (seen.master, seen.worker)
     can_be_restored = all(d is not None and d.same_made and not d.deleting and d.replicas > 0 for d in pair)
-    same_size = running.parallelism == min(spec.job.parallelism, spec.job.max_parallelism)
+    same_size = running.parallelism == min(ctx.first_parallelism(spec), spec.job.max_parallelism)
     same_size = same_size and requested_workers(ctx) == worker_count(target, spec, running.parallelism)
     return can_be_restored and same_size and seen.engine.running and seen.engine.job_id == running.job_id
 

@@ -13,6 +13,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.reconcile.act.actor import DELETION_COST
+from penstock_operator.reconcile.observe.manifests import annotations_of
 from penstock_operator.resources.names import ROLE
 from tests.unit.operator.world.kubernetes.pods import is_rolling, role_of
 
@@ -28,6 +30,12 @@ class ReplicaSet:
     replicas: int
     desired: int
     """The number of replicas of the Deployment when this was last scaled."""
+
+
+def _keeps_first(pod: Manifest) -> tuple[bool, int]:
+    """Return the key by which a ReplicaSet sorts the pods that it keeps: ready ones first, then the more expensive ones."""
+    conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
+    return conditions.get("Ready") != "True", -int(annotations_of(pod).get(DELETION_COST, "0"))
 
 
 class Deployments:
@@ -97,6 +105,7 @@ class Deployments:
     def _fill(self, deployment: Manifest, pods: list[Manifest], template: str, one: ReplicaSet) -> dict[str, Any]:
         """Create or remove pods. Return the Deployment's status if that is refused."""
         mine = [p for p in pods if p["x-template"] == template and "deletionTimestamp" not in p["metadata"]]
+        mine.sort(key=_keeps_first)
         for pod in mine[one.replicas :]:
             self._cluster.remove("Pod", "default", pod["metadata"]["name"])
         for _ in range(one.replicas - len(mine)):

@@ -308,8 +308,9 @@ class Kubelet(PodFaults):
         restore = next((a for a in args if a in ("--fresh", "--restore-latest")), None)
         if "--when-released" in args:
             restore = self.storage.released.get(args[args.index("--job-id") + 1]) or "--fresh"
-        name = labels_of(pod)[JOB]
+        name, keys = labels_of(pod)[JOB], self.inputs.configuration(pod)
         return FakeJob(
+            autoscaler_mode=keys["penstock.autoscaler.mode"] if keys.get("job.autoscaler.enabled") else "disabled",
             world=cast("World", self),
             name=name,
             job_id=args[args.index("--job-id") + 1],
@@ -341,8 +342,12 @@ class Kubelet(PodFaults):
         return None
 
     def slots(self, name: str, job_id: str) -> int:
+        return len(self.workers_up(name, job_id))
+
+    def workers_up(self, name: str, job_id: str) -> list[str]:
+        """Return the names of the workers that run."""
         pods = self.cluster.select("Pod", None, {JOB: name, ROLE: "worker", INCARNATION: job_id})
-        return sum(is_up(p) and "deletionTimestamp" not in p["metadata"] for p in pods)
+        return [p["metadata"]["name"] for p in pods if is_up(p) and "deletionTimestamp" not in p["metadata"]]
 
     def _watch_masters(self) -> None:
         """Detect two jobs of one FlinkJob that both process records, which is the worst possible failure."""

@@ -6,6 +6,8 @@ of the operator or a failure at that call.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.scenarios.first_scenarios import FIRST_SCENARIOS
 from tests.unit.operator.world.scenarios.scenario import (
@@ -28,9 +30,41 @@ from tests.unit.operator.world.scenarios.scenario import (
 from tests.unit.operator.world.scenarios.warm_scenarios import WARM_SCENARIOS
 from tests.unit.operator.world.world import NAME, World, flinkjob
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from penstock_operator.kube.cluster import Manifest
+
 
 def _checkpoints(world: World) -> list[str]:
     return [path for path in world.storage.found if path.startswith(world.storage.root)]
+
+
+def need(parallelism: int) -> Callable[[World], None]:
+    """Return an action: the load now needs this parallelism."""
+
+    def change(world: World) -> None:
+        world.load = parallelism
+
+    return change
+
+
+def workers(world: World) -> list[Manifest]:
+    return world.cluster.select("Pod", None, {"penstock.dev/role": "worker"})
+
+
+def autoscaled(first: int, rescales: list[int]) -> Callable[[World], None]:
+    """Return a check: the engine made these rescales without a failover, and the spec is unchanged."""
+
+    def check(world: World) -> None:
+        pods_fit(world)
+        equal(world.rescales, rescales)
+        equal(world.job()["spec"]["job"]["parallelism"], first)
+        job, stored = world.leading(NAME), world.cluster.one("ConfigMap", f"{NAME}-parallelism")
+        equal(job is not None and job.failovers, 0)
+        equal(stored is not None and stored["data"], {"parallelism": str(rescales[-1])})
+
+    return check
 
 
 def _has_one_program(world: World) -> None:
@@ -89,6 +123,20 @@ SCENARIOS = [
     ),
     Scenario("restart-nonce", edit(job={"restartNonce": 1}), lambda w: running(w, generation=2), savepoints=1),
     Scenario("rescale-up", edit(job={"parallelism": 4}), lambda w: running(w, parallelism=4), check=pods_fit),
+    Scenario(
+        "autoscaled-up",
+        need(4),
+        lambda w: running(w, parallelism=4),
+        manifest=spec(autoscaling={"enabled": True, "max": 8}),
+        check=autoscaled(2, [4]),
+    ),
+    Scenario(
+        "autoscaled-down",
+        need(1),
+        both(lambda w: running(w, parallelism=1), lambda w: len(workers(w)) == 1),
+        manifest=spec(autoscaling={"enabled": True, "max": 8}, job={"parallelism": 3}),
+        check=autoscaled(3, [1]),
+    ),
     Scenario("rescale-down", edit(job={"parallelism": 1}), lambda w: running(w, parallelism=1), check=pods_fit),
     Scenario(
         "rescale-and-upgrade",

@@ -1,0 +1,108 @@
+"""The autoscaler of a job, as its master reports it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from penstock_operator.api.status.autoscaling import (
+    DECISIONS_KEPT,
+    INPUTS_KEPT,
+    AutoscalerDecision,
+    AutoscalerInput,
+)
+
+TEXT = 300
+"""Maximum number of characters of a message or a name."""
+RESCALING = frozenset({"SCALE_UP", "SCALE_DOWN", "OUTSIDE_LIMITS", "WAITING_FOR_SLOTS"})
+"""Reasons with which the engine rescales the job, now or when slots are available."""
+
+
+@dataclass(frozen=True)
+class Autoscaler:
+    """The response of `GET /jobs/:id/autoscaler`."""
+
+    mode: str
+    """active, recommend or disabled."""
+    current: int
+    """Parallelism with which the job runs."""
+    requested: int
+    """Parallelism of the last rescale. The job may run with fewer slots."""
+    wanted: int
+    """Parallelism that the load needs."""
+    reason: str
+    message: str
+    slots_available: int = 0
+    decisions: tuple[AutoscalerDecision, ...] = ()
+    inputs: tuple[AutoscalerInput, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """Parallelism for which the job needs slots now: the requested one, or a larger one that it waits for."""
+        return max(self.requested, self.wanted) if self.reason in RESCALING else self.requested
+
+
+def read_autoscaler(body: dict[str, Any]) -> Autoscaler:
+    """Parse the response. A master runs the code of the job's author, so every text and list is limited.
+
+    >>> found = read_autoscaler({"mode": "active", "current": 1, "requested": 1, "wanted": 3, "reason": "WAITING_FOR_SLOTS"})
+    >>> found.needed, found.decisions
+    (3, ())
+    """
+    decisions = [one for one in body.get("decisions") or () if isinstance(one, dict)][:DECISIONS_KEPT]
+    inputs = [one for one in (decisions[0].get("inputs") if decisions else None) or () if isinstance(one, dict)]
+    current = int(body["current"])
+    return Autoscaler(
+        mode=_text(body["mode"]),
+        current=current,
+        requested=int(body.get("requested", current)),
+        wanted=int(body["wanted"]),
+        reason=_text(body.get("reason")),
+        message=_text(body.get("message")),
+        slots_available=int(body.get("slotsAvailable", 0)),
+        decisions=tuple(_decision(one) for one in decisions),
+        inputs=tuple(_input(one) for one in inputs[:INPUTS_KEPT]),
+    )
+
+
+def _decision(body: dict[str, Any]) -> AutoscalerDecision:
+    time = int(body["timestamp"])
+    return AutoscalerDecision(
+        time=_moment(time),
+        since=_moment(int(body.get("since", time))),
+        count=int(body.get("count", 1)),
+        current=int(body["current"]),
+        wanted=int(body["wanted"]),
+        reason=_text(body.get("reason")),
+        message=_text(body.get("message")),
+    )
+
+
+def _input(body: dict[str, Any]) -> AutoscalerInput:
+    return AutoscalerInput(
+        name=_text(body.get("name")),
+        parallelism=int(body.get("parallelism", 0)),
+        busy=_number(body.get("busy")),
+        input_rate=_number(body.get("inputRate")),
+        true_rate=_number(body.get("trueRate")),
+        target_rate=_number(body.get("targetRate")),
+        load=_number(body.get("load")),
+        lag_ms=_number(body.get("lagMs")),
+    )
+
+
+def _number(value: object) -> float | None:
+    """Return a number with three significant digits, or None. Otherwise the status would change with every sample."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return None
+    return float(f"{value:.3g}")
+
+
+def _text(value: object) -> str:
+    return str(value or "")[:TEXT]
+
+
+def _moment(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, UTC).replace(microsecond=0)

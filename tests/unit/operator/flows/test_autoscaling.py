@@ -1,0 +1,222 @@
+"""The operator follows the engine's autoscaler: it adds workers before a rescale, removes idle ones after it, and edits no spec."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.unit.operator.world import World
+from tests.unit.operator.world.kubernetes.images import Image
+from tests.unit.operator.world.scenarios.cold_scenarios import workers
+from tests.unit.operator.world.scenarios.scenario import deployed, played, running, spec, suspended
+
+if TYPE_CHECKING:
+    from penstock_operator.kube.cluster import Manifest
+
+
+def manifest(**autoscaling: Any) -> Manifest:
+    return spec(autoscaling={"enabled": True, "max": 8, **autoscaling})
+
+
+def failovers(world: World) -> int:
+    job = world.leading("weather")
+    assert job is not None
+    return job.failovers
+
+
+def test_the_job_follows_its_load_and_the_spec_stays_as_it_is() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        before = world.job()["spec"]
+        world.load = 6
+        await world.until(lambda: running(world, parallelism=6), within=60)
+        world.load = 2
+        await world.until(lambda: len(workers(world)) == 2, within=120)
+        assert world.status()["parallelism"] == 2
+        assert world.job()["spec"] == before
+        assert (world.rescales, failovers(world)) == ([6, 2], 0)
+        assert "operation" not in world.status()
+        reasons = [reason for reason, _ in world.events()]
+        found = [reason for reason in reasons if reason in ("AddingWorkers", "Autoscaled", "RemovingWorkers")]
+        assert found == ["AddingWorkers", "Autoscaled", "Autoscaled", "RemovingWorkers"]
+
+    played(story)
+
+
+def test_the_status_shows_the_decisions_and_their_inputs_and_is_written_once_a_minute() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        await world.run(90)
+        found = world.status()["autoscaling"]
+        assert {key: found[key] for key in ("mode", "parallelism", "wanted", "reason")} == {
+            "mode": "active",
+            "parallelism": 2,
+            "wanted": 2,
+            "reason": "WITHIN_TARGET",
+        }
+        assert found["inputs"] == [{"name": "count", "parallelism": 2, "busy": 0.912}]
+        assert found["decisions"][0]["message"] == "the load needs 2"
+        first = int(world.job()["metadata"]["resourceVersion"])
+        written: list[int] = []
+
+        async def note() -> None:
+            version = int(world.job()["metadata"]["resourceVersion"])
+            if version != first and version not in written:
+                written.append(version)
+
+        await world.run(600, also=note)
+        assert len(written) <= 11, written
+
+    played(story)
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"), [("quota", "QuotaExceeded"), ("nodes", "Unschedulable")], ids=["quota", "nodes"]
+)
+def test_without_room_the_job_keeps_its_size_and_the_operator_reports_it(limit: str, reason: str) -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        if limit == "quota":
+            world.deployments.quota = 3
+        else:
+            world.node_capacity = 4  # with the master, three workers
+        world.load = 5
+        await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "True", within=120)
+        found = world.condition("AutoscalingLimited")
+        assert found["reason"] == reason
+        assert "The job keeps parallelism 2" in found["message"]
+        await world.run(300)
+        assert running(world, parallelism=2)
+        assert (world.rescales, failovers(world)) == ([], 0)
+        assert [r for r, _ in world.events()].count("AutoscalingLimited") == 1
+        world.deployments.quota, world.node_capacity = None, 100
+        await world.until(lambda: running(world, parallelism=5), within=120)
+        await world.run(20)
+        assert world.condition("AutoscalingLimited")["status"] == "False"
+
+    played(story)
+
+
+def test_workers_that_are_not_needed_any_more_are_removed() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.node_capacity = 4
+        world.load = 5
+        await world.until(lambda: len(workers(world)) == 5, within=60)
+        world.load = None
+        await world.until(lambda: len(workers(world)) == 2, within=120)
+        assert (world.rescales, failovers(world)) == ([], 0)
+
+    played(story)
+
+
+def test_an_upgrade_a_suspension_and_a_restart_keep_the_chosen_parallelism() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load = 5
+        await world.until(lambda: running(world, parallelism=5), within=60)
+        world.load = None
+        await world.run(20)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, parallelism=5, image="job:2"))
+        await world.run(30)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        assert world.status()["parallelism"] == 5
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world, parallelism=5))
+        assert world.rescales == [5]
+        world.edit(autoscaling={"max": 3})
+        await world.until(lambda: running(world, parallelism=3))
+
+    played(story)
+
+
+def test_a_failed_revision_is_rolled_back_to_the_chosen_parallelism() -> None:
+    async def story(world: World) -> None:
+        world.images["job:2"] = Image(fails_after=1)
+        await deployed(world, manifest())
+        world.load = 4
+        await world.until(lambda: running(world, parallelism=4), within=60)
+        world.load = None
+        await world.run(20)
+        world.edit(image="job:2")
+        await world.until(lambda: world.stalled() and "operation" not in world.status())
+        assert world.status()["parallelism"] == 4
+        assert world.status()["running"]["image"] == "job:1"
+
+    played(story)
+
+
+def test_job_parallelism_takes_effect_when_the_autoscaler_is_turned_off() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load = 4
+        await world.until(lambda: running(world, parallelism=4), within=60)
+        world.edit(job={"parallelism": 3})  # an API server without CEL rules lets this edit through
+        await world.run(120)
+        assert running(world, parallelism=4)
+        world.edit(autoscaling={"enabled": False})
+        await world.until(lambda: running(world, parallelism=3))
+        assert "autoscaling" not in world.status()
+        assert world.condition("AutoscalingLimited") == {}
+
+    played(story)
+
+
+def test_a_recommendation_is_reported_and_changes_nothing() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest(mode="recommend"))
+        world.load = 4
+        await world.run(300)
+        assert running(world, parallelism=2)
+        assert len(workers(world)) == 2
+        found = [message for reason, message in world.events() if reason == "AutoscalerRecommends"]
+        assert len(found) == 1
+        assert "recommends parallelism 4 instead of 2" in found[0]
+        assert world.status()["autoscaling"]["wanted"] == 4
+        world.edit(job={"parallelism": 3})
+        await world.until(lambda: running(world, parallelism=3))
+
+    played(story)
+
+
+def test_a_hot_key_is_a_condition_and_adds_no_workers() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load, world.limit = 4, "HOT_SUBTASK"
+        await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "True", within=60)
+        assert world.condition("AutoscalingLimited")["reason"] == "HotSubtask"
+        assert world.condition("Ready")["status"] == "True"
+        assert len(workers(world)) == 2
+
+    played(story)
+
+
+def test_a_master_cannot_request_more_workers_than_the_spec_allows() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest(max=4))
+        world.load = 10_000
+        await world.run(120)
+        assert len(workers(world)) == 4
+        assert running(world, parallelism=2)
+
+    played(story)
+
+
+def test_a_lost_status_does_not_change_the_parallelism() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load = 4
+        await world.until(lambda: running(world, parallelism=4), within=60)
+        world.load = None
+        await world.run(20)
+        world.cluster.edit("FlinkJob", "default", "weather", lambda m: m.pop("status"))
+        world.restart_operator()
+        await world.until(lambda: world.status().get("parallelism") == 4)
+        await world.run(120)
+        assert len(workers(world)) == 4
+        assert failovers(world) == 0
+
+    played(story)
