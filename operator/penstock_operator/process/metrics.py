@@ -246,8 +246,8 @@ class Metrics:
 
     def forget(self, namespace: str, name: str) -> None:
         """Drop the series of a FlinkJob that no longer exists."""
-        gauges = (self.jobs, self.phase_since, self.ready, self.stalled, self.running, self.restarts, self.checkpoint)
-        gauges += (self.parallelism, self.wanted, self.limited)
+        state = (self.jobs, self.phase_since, self.ready, self.stalled, self.running, self.restarts, self.checkpoint)
+        gauges = (*state, self.parallelism, self.wanted, self.limited)
         for metric in gauges:
             metric.forget(namespace, name)
         self._attempts.forget(namespace, name)

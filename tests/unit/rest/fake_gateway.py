@@ -220,6 +220,7 @@ class FakeInsight:
             {
                 "mode": "active",
                 "current": 2,
+                "requested": 2,
                 "wanted": 4,
                 "slotsAvailable": 2,
                 "minParallelism": 1,

@@ -93,6 +93,10 @@ TABLE = (
     Bad("parallelism", "InvalidSpec", "spec.job.parallelism: 200 is more than maxParallelism 128", edit(job={"parallelism": 200})),
     Bad("standbys", "InvalidSpec", "spec.master.replicas: standby masters are not supported", edit(master={"replicas": 2})),
     Bad("owned-key", "InvalidSpec", "spec.storage.checkpoints", edit(configuration={"execution.checkpointing.dir": "s3://x"})),
+    Bad("autoscaler-key", "InvalidSpec", "spec.autoscaling.enabled", edit(configuration={"job.autoscaler.enabled": True})),
+    Bad("autoscaler-max", "InvalidSpec", "spec.autoscaling.max: 200 is more than job.maxParallelism 128", edit(autoscaling={"max": 200})),
+    Bad("autoscaler-min", "InvalidSpec", "spec.autoscaling.min: 9 is more than the maximum 8", edit(autoscaling={"min": 9, "max": 8})),
+    Bad("autoscaler-window", "InvalidSpec", "spec.autoscaling.window: 5s is too short", edit(autoscaling={"window": "5s"})),
     Bad("credentials", "InvalidSpec", "spec.storage.secretName", edit(configuration={"s3.secret-key": "x"})),
 )  # fmt: skip
 

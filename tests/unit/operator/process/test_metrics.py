@@ -48,6 +48,23 @@ def test_the_savepoint_of_an_upgrade_is_measured_from_its_request() -> None:
     assert ACTION_TIME <= metrics.snapshots.sums[labels] <= ACTION_TIME + 5
 
 
+def test_the_autoscaler_has_the_parallelism_the_wanted_one_and_its_rescales() -> None:
+    async def scenario(world: World) -> None:
+        world.edit(autoscaling={"enabled": True, "max": 8})
+        await world.until(lambda: running(world, generation=2))
+        world.load = 4
+        await world.until(lambda: running(world, parallelism=4))
+        world.load, world.limit = 6, "HOT_SUBTASK"
+        await world.run(40)
+
+    metrics, job = watched(scenario), ("default", "weather")
+    found = [metric.values.get(job) for metric in (metrics.parallelism, metrics.wanted, metrics.limited)]
+    assert found == [4, 6, 1]
+    assert metrics.autoscaled.values == {("up",): 1}
+    metrics.forget(*job)
+    assert 'name="weather"' not in metrics.render()
+
+
 def test_every_attempt_at_a_savepoint_counts_with_its_outcome() -> None:
     async def scenario(world: World) -> None:
         job = world.leading("weather")

@@ -92,8 +92,8 @@ def test_a_job_that_never_runs_again_does_not_reset_the_count(monkeypatch: pytes
 
     trying: dict[str, float] = {}
 
-    def struggling(job: FakeJob, seconds: float, slots: int) -> None:
-        advance(job, seconds, slots)
+    def struggling(job: FakeJob, seconds: float, workers: list[str]) -> None:
+        advance(job, seconds, workers)
         tried = trying.get(job.job_id, 0.0)
         if job.state == "FAILED" and tried < 700:
             job.state, job.wanted = "RESTARTING", 10_000
