@@ -35,8 +35,7 @@ _JOB_RULES = [
     {
         "rule": "self.job.parallelism == oldSelf.job.parallelism || [self, oldSelf].exists(spec, !has(spec.autoscaling) || "
         "!spec.autoscaling.enabled || spec.autoscaling.mode != 'active')",
-        "message": "the autoscaler sets the parallelism of this job, so kubectl scale, a HorizontalPodAutoscaler and edits of "
-        "job.parallelism are refused; set autoscaling.enabled to false to set it yourself",
+        "message": "the autoscaler sets the parallelism, so no other client may change it; set autoscaling.enabled to false first",
     },
 ]
 _SNAPSHOT_RULES = [

@@ -122,7 +122,7 @@ class Job(Api):
     args: tuple[str, ...] = ()
     """Arguments of the program, passed unchanged."""
     parallelism: int = Field(default=1, ge=1, le=32768)
-    """Number of subtasks per operator. A change rescales the running job live, without a restart. `kubectl scale` sets this field. With `autoscaling`, it is the parallelism of the first start."""
+    """Number of subtasks per operator. A change rescales the running job live, without a restart. `kubectl scale` sets this field. If `autoscaling` is active, it is the parallelism of the first start."""
     max_parallelism: int = Field(
         default=128,
         ge=1,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from penstock.common.configuration import Configuration
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from penstock_operator.resources.configuration import configuration, render
 from tests.unit.operator.contexts import make_spec
@@ -32,7 +31,7 @@ def test_the_autoscaler_is_configured_only_if_it_is_on() -> None:
 @pytest.mark.parametrize("target", [0.2, 0.45, 0.7, 0.9])
 def test_the_engine_accepts_the_configuration_of_every_target(target: float) -> None:
     keys = configuration(make_spec(autoscaling={"enabled": True, "target": target, "window": "15s", "max": 7}))
-    settings = AutoscalerSettings.from_configuration(Configuration(yaml.safe_load(render(keys))))
+    settings = AutoscalerSettings.from_configuration(yaml.safe_load(render(keys)))
     assert (settings.is_enabled, settings.is_active, settings.target, settings.max_parallelism) == (
         True,
         True,
