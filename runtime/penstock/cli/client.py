@@ -104,6 +104,10 @@ class RestClient:
     def progress(self, job_id: str) -> models.JobProgress:
         return self._get(f"/jobs/{_part(job_id)}/progress", models.JobProgress)
 
+    def autoscaler(self, job_id: str, limit: int) -> models.AutoscalerStatus:
+        """Return the state of the autoscaler, with at most `limit` decisions."""
+        return self._get(f"/jobs/{_part(job_id)}/autoscaler?limit={limit}", models.AutoscalerStatus)
+
     def exceptions(self, job_id: str) -> models.JobExceptions:
         return self._get(f"/jobs/{_part(job_id)}/exceptions", models.JobExceptions)
 

@@ -1,4 +1,4 @@
-"""`penstock autoscaler replay` shows the decisions for recorded measurements."""
+"""`penstock autoscaler` shows the decisions of a job, and those for recorded measurements."""
 
 from __future__ import annotations
 
@@ -9,11 +9,37 @@ import pytest
 
 from penstock.jobmanager.autoscaling.recording import record
 from tests.unit.jobmanager.autoscaling.measurements import count, source, steady
+from tests.unit.rest.fake_gateway import JOB_ID
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.unit.cli.terminal import Terminal
+
+
+def test_the_wanted_parallelism_the_measurements_and_the_decisions_of_a_job_are_shown(terminal: Terminal) -> None:
+    found = terminal("autoscaler", "show", JOB_ID)
+    assert found.code == 0, found.err
+    facts, measurements, decisions = found.out.split("\n\n")
+    assert [line.rstrip().split(maxsplit=1) for line in facts.splitlines()[:3]] == [
+        ["mode", "active"],
+        ["parallelism", "2, 1 to 128 allowed"],
+        ["wanted", "4"],
+    ]
+    assert "WAITING_FOR_SLOTS: The job has 2 slots." in facts
+    assert measurements.splitlines()[1].split() == ["readings", "-", "90", "%", "-", "-", "-", "-", "-"]
+    assert decisions.splitlines()[1].split()[2:6] == ["2", "2", "4", "WAITING_FOR_SLOTS"]
+
+
+def test_the_answer_of_the_rest_api_is_printed_on_request(terminal: Terminal) -> None:
+    found = json.loads(terminal("autoscaler", "show", JOB_ID, "--json").out)
+    assert (found["wanted"], found["decisions"][0]["slotsAvailable"]) == (4, 2)
+
+
+def test_an_unknown_job_is_refused(terminal: Terminal) -> None:
+    found = terminal("autoscaler", "show", "nope")
+    assert found.code == 1
+    assert "has no job 'nope'" in found.err
 
 
 @pytest.fixture
