@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 SPARE_TIME = timedelta(seconds=30)
 """Time for which the job must not need a worker before the worker is removed."""
 LIMITS = {
+    "HOT_KEY": "HotKey",
     "HOT_SUBTASK": "HotSubtask",
     "SPLITS": "SourceSplits",
     "FIXED_PARALLELISM": "FixedParallelism",

@@ -185,9 +185,9 @@ def test_a_recommendation_is_reported_and_changes_nothing() -> None:
 def test_a_hot_key_is_a_condition_and_adds_no_workers() -> None:
     async def story(world: World) -> None:
         await deployed(world, manifest())
-        world.load, world.limit = 4, "HOT_SUBTASK"
+        world.load, world.limit = 4, "HOT_KEY"
         await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "True", within=60)
-        assert world.condition("AutoscalingLimited")["reason"] == "HotSubtask"
+        assert world.condition("AutoscalingLimited")["reason"] == "HotKey"
         assert world.condition("Ready")["status"] == "True"
         assert len(workers(world)) == 2
 

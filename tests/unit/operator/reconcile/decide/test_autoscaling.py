@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from penstock.jobmanager.autoscaling.decision import RESCALES, Reason
 from penstock_operator.api.status.autoscaling import Autoscaling
-from penstock_operator.engine.autoscaler import Autoscaler, read_autoscaler
+from penstock_operator.engine.autoscaler import RESCALING, Autoscaler, read_autoscaler
 from penstock_operator.reconcile.decide.actions import ApplyParallelism, ScaleWorkers
-from penstock_operator.reconcile.decide.autoscaling import SPARE_TIME, adjust_workers, with_autoscaler
+from penstock_operator.reconcile.decide.autoscaling import LIMITS, SPARE_TIME, adjust_workers, with_autoscaler
 from penstock_operator.reconcile.decide.context import Context
 from penstock_operator.reconcile.observation import ActionResult, Revisions
 from tests.unit.operator.contexts import (
@@ -148,6 +149,12 @@ def test_fewer_slots_than_requested_do_not_change_the_recorded_parallelism() -> 
     ctx = with_autoscaler(context(report(requested=2, current=1, reason="FEWER_SLOTS")))
     assert ctx.status.running is not None
     assert ctx.status.running.parallelism == 2
+
+
+def test_the_reasons_are_those_of_the_engine() -> None:
+    known = {reason.value for reason in Reason}
+    assert LIMITS.keys() <= known
+    assert {reason.value for reason in RESCALES} | {"WAITING_FOR_SLOTS"} == RESCALING
 
 
 def test_a_hostile_report_is_limited() -> None:
