@@ -25,7 +25,7 @@ Waiting = TypeVar("Waiting", "RequestedSavepoint", "Superseded")
 APPROACH = 0.1
 """Seconds per second by which the clock approaches the wall clock. So a wait is at most 10% too short or too long."""
 TOLERANCE = timedelta(seconds=10)
-"""Maximum time that a stored time may be in the future, because the clocks of two nodes differ."""
+"""How far a stored time may be in the future. The clocks of two nodes may differ by this much."""
 UNWATCHED = timedelta(minutes=30)
 """Age after which a step without a deadline starts again in a new process."""
 
@@ -49,7 +49,9 @@ class SteadyClock:
 
 
 def taken_over(status: FlinkJobStatus, now: datetime, longest_pause: timedelta) -> FlinkJobStatus:
-    """Return the status for the first pass of a process, with times from which this process can measure durations."""
+    """Return the status for the first pass of a process. Times in the future become `now`. A step that no process has
+    watched starts its time again.
+    """
     latest = now + longest_pause + TOLERANCE
     operation, health, running = status.operation, status.health, status.running
     updates = {
@@ -90,8 +92,8 @@ def _retried(waiting: Waiting, now: datetime, latest: datetime) -> Waiting:
 def _watched_again(op: Operation, now: datetime, latest: datetime) -> Operation:
     """Restart the time of the step if its start is in the future, or if no process has watched its deadline.
 
-    No process has watched the deadline if more than twice the time between start and deadline has passed since the
-    start. A step without a deadline counts as not watched after `UNWATCHED`.
+    No process has watched the deadline if the step began more than twice its allowed time ago. The allowed time is the
+    time from the start to the deadline. A step without a deadline counts as not watched after `UNWATCHED`.
     """
     start, deadline = op.step_since, op.deadline
     length = deadline - start if deadline is not None else timedelta(0)

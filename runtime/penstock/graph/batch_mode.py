@@ -52,8 +52,8 @@ def _timestamps_only(strategy: Any) -> Any:
 
 
 def _element_types(inputs: list[Input]) -> tuple[TypeInformation | None, ...]:
-    """Return the type of each input's values, or None if the values contain no objects of a class, because builtin values need no declared
-    type.
+    """Return the type of each input's values. It is None if the values are builtin, because these need no declared type.
+    It is also None if the streams of an input have different types.
     """
     found: dict[int, list[TypeInformation | None]] = {}
     for edge in inputs:

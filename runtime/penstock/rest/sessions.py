@@ -135,7 +135,7 @@ class EndedSessions:
         self._limit = limit
         self._until: dict[str, int] = {}
         self._all_until = 0
-        """Sessions that expire at this time or before have ended."""
+        """All sessions with an expiry time up to this one count as ended, even if `_until` has no name of them."""
         self._lock = threading.Lock()
 
     def add(self, name: str, until: int, now: float) -> None:
@@ -162,5 +162,5 @@ def _parts(cookie: str) -> tuple[Role, str, str, str]:
 
 
 def _equals(received: str, expected: str) -> bool:
-    """Compare in constant time, for any characters that a client sends."""
+    """Compare in constant time. The received text may contain any characters."""
     return hmac.compare_digest(received.encode("utf-8", "replace"), expected.encode())

@@ -21,7 +21,7 @@ class MongoLookup(Lookup):
     """A look-up of a document for each value of a stream.
 
     Args:
-        url: MongoDB's URL; see the package.
+        url: MongoDB's URL, as described in `penstock.connectors.mongodb`.
         key: a function from a value of the stream to its key. The key needs the type that the field has in MongoDB, such as `ObjectId`. None
             means no lookup.
         join: a function from a value and its documents to a list of results. The documents are dicts (see `MongoSource`) in no particular

@@ -59,5 +59,5 @@ def _converted(type_info: TypeInformation, index: int, value: Any) -> Any:
         reason = f": {error}"
     raise InvalidJob(
         f"value {index} of the collection is not a {type_info!r}: {value!r}{reason}",
-        remedy="correct the value or the type; without a type it is inferred from the values",
+        remedy="correct the value or `type_info`; if you omit `type_info`, the type is inferred from the values",
     )

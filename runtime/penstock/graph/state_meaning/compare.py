@@ -23,7 +23,7 @@ class Comparison:
 
     Attributes:
         refusal: why the operator cannot use the state, as the end of a sentence; empty if it can.
-        changes: differences from an unchanged operator, one sentence each.
+        changes: one sentence for each change, with its effect on the stored state.
         is_newer: the refusal is about a version of Penstock, not about the program.
     """
 
@@ -104,7 +104,11 @@ def _compare_connectors(old: Meaning, new: Meaning) -> Comparison:
         )
     if old.get("format") != new.get("format"):
         text = f"the format changed from {old.get('format')} to {new.get('format')}"
-        return Comparison(changes=(f"{text}: open files end as they are, and records go to files of the new format",))
+        return Comparison(
+            changes=(
+                f"{text}: open files are finished in the old format, and new records go to files of the new format",
+            )
+        )
     return Comparison()
 
 

@@ -3,7 +3,7 @@ parallelism.
 
 Problem. After a change of the parallelism, every key group, split and operator state may belong to another subtask. Each record must
 reach the subtask with the state of its key. Moving state between tasks while records flow (Megaphone, Rhino) needs a protocol between
-all pairs. A stop with a savepoint and a new start costs the start of every process.
+every two tasks. A stop with a savepoint and a new start costs the start of every process.
 
 Solution. A rescale is a compromise between these two. A new attempt is cheap to start, because the processes stay alive. So a rescale takes
 one last snapshot and starts another attempt from it with another graph.
@@ -16,8 +16,9 @@ one last snapshot and starts another attempt from it with another graph.
    the snapshot.
 4. When the first epoch has run, the request is answered.
 
-Invariants. Until the manifest is stored, the job can continue unchanged, and it continues if the snapshot fails. After
-that, everything is durable, and a failure is like any other failure: the next attempt has the new parallelism. Only
+Invariants. Until the manifest is stored, the job can continue unchanged, and it continues if the snapshot fails. When
+the manifest is stored, everything is durable. A failure is then handled like any other failure, and the next attempt
+already has the new parallelism. Only
 operators without their own parallelism change. Key groups (the max parallelism) never change. Slots that the job keeps
 have the same executor, but not the same state.
 
@@ -44,7 +45,7 @@ PAUSE_S = 0.1
 """Interval in seconds of checks of the slots."""
 HOME_S = 10.0
 """Time in seconds for which a job with local copies of its state waits for an executor on the machine of the copies. It waits even if other
-slots are free. An executor takes 2 to 3 s to start. The download of state that is large enough for local copies takes longer.
+slots are free. An executor takes 2 to 3 s to start. A download of large state takes longer.
 """
 
 
@@ -64,8 +65,7 @@ class JobScheduler:
         """Parallelism of the current attempt."""
         self.wanted = self.parallelism
         self._limit: int | None = None
-        """Adaptive scheduler: number of slots that the attempt has, if it needs more slots. None means that it has all slots that it needs.
-        """
+        """Adaptive scheduler: number of slots of an attempt that has fewer slots than it needs. None if it has all."""
         self.graph: JobGraph = self._build_graph(self.wanted, validates_connectors=True)
         check_declared_states(self.graph)
 
@@ -95,7 +95,8 @@ class JobScheduler:
             needed = graph.slots
             available = runner.available_slots(needed, self._settings.slot_priority)
             waited = time.monotonic() - started
-            if available >= needed and not self._is_early(runner, waited, patience) and _hold(runner, needed):
+            is_early = available >= needed and self._is_early(runner, waited, patience)
+            if available >= needed and not is_early and _hold(runner, needed):
                 return self._settle(graph, None)
             if self.is_adaptive and 1 <= available < needed and waited >= self._options.stabilization_s:
                 narrowed = self._build_graph(self.wanted, available)
@@ -110,8 +111,7 @@ class JobScheduler:
                 )
             if not is_logged:
                 is_logged = True
-                where = " where its state is" if available >= needed else ""
-                report(f"waiting for slots{where}: {available} of {needed}")
+                report(_wait_reason(available, needed, is_early))
             pause(PAUSE_S)
 
     def _is_early(self, runner: Runner, waited: float, patience: float) -> bool:
@@ -123,8 +123,8 @@ class JobScheduler:
         return graph
 
     def can_grow_to(self, runner: Runner) -> int | None:
-        """Return the parallelism nearest to the wanted one that the available slots allow (adaptive scheduler), or None if the job would
-        not grow.
+        """Adaptive scheduler: return the highest parallelism that the available slots allow, at most the wanted parallelism.
+        Return None if the job would not grow.
         """
         if self._limit is None:
             return None
@@ -184,6 +184,14 @@ class JobScheduler:
             object_store_options=settings.object_store_options,
             mode=settings.runtime_mode,
         ).build(validates_connectors=validates_connectors)
+
+
+def _wait_reason(available: int, needed: int, is_early: bool) -> str:
+    if is_early:
+        return f"{available} slots are free; waiting for slots on the machines that have copies of the job's state"
+    if available >= needed:
+        return "another job took the free slots first; waiting for slots"
+    return f"waiting for slots: {available} of {needed}"
 
 
 def _hold(runner: Runner, slots: int) -> bool:

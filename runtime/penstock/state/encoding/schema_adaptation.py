@@ -1,5 +1,5 @@
-"""Conversion of values whose older schema stores records as arrays. The names of fields are not sufficient for such
-records.
+"""Conversion of values whose older schema stores records as arrays. Such records have no field names in their bytes, so
+the decoder cannot match the old fields with the new fields by name.
 
 NamedTuples and array-like structs are stored by position. If their fields have changed, a stored value is decoded
 without types. Its arrays are rearranged for the new type, and the result is encoded again.

@@ -102,6 +102,9 @@ def test_a_job_with_too_few_slots_waits_visibly_and_then_fails() -> None:
     assert events == ["waiting for slots: 3 of 4"]
 
 
+COPIES_ELSEWHERE = "4 slots are free; waiting for slots on the machines that have copies of the job's state"
+
+
 class AwayFromHome(InProcessRunner):
     """A runner with enough slots, but on other machines than before. The right ones appear after some polls."""
 
@@ -121,14 +124,32 @@ def test_a_job_waits_briefly_for_the_disk_that_has_its_state(backend: str, from_
     settings = {"state.backend.type": backend, "execution.state-recovery.from-local": from_local}
     assert five_operators(settings).place(runner, lambda _: None, events.append).slots == 4
     assert runner.questions == questions
-    assert events == ["waiting for slots where its state is: 4 of 4"] * bool(questions)
+    assert events == [COPIES_ELSEWHERE] * bool(questions)
+
+
+class TakenOnce(InProcessRunner):
+    """A runner whose free slots another job takes once, before this job holds them."""
+
+    is_taken = True
+
+    def place(self, slots: int) -> None:
+        if self.is_taken:
+            self.is_taken = False
+            raise NotEnoughSlots("another job was faster", remedy="wait")
+        super().place(slots)
+
+
+def test_a_job_whose_slots_another_job_took_says_so() -> None:
+    events: list[str] = []
+    assert five_operators().place(TakenOnce(4), lambda _: None, events.append).slots == 4
+    assert events == ["another job took the free slots first; waiting for slots"]
 
 
 def test_adaptive_waits_for_that_disk_as_well() -> None:
     events: list[str] = []
     scheduler, runner = a_wide_operator(max_parallelism=4, backend="rocksdb"), AwayFromHome(4)
     assert scheduler.place(runner, lambda _: None, events.append).slots == 4
-    assert (runner.questions, events) == (4, ["waiting for slots where its state is: 4 of 4"])
+    assert (runner.questions, events) == (4, [COPIES_ELSEWHERE])
 
 
 def test_the_wait_for_the_disk_is_short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,8 @@
                                                                 job must stay Failed (`health.recovery`)
                             CANCELLING or FAILING for too long  Recover
                             adopted, and stopped by an          Recover (`restore.stopping`)
-                            operation that was lost
+                            operation whose record was
+                            lost with the former status
                             health rule is broken, and          Recover, after an increasing pause
                             health.restart is set               (`health.rules`), whatever `health.recovery`
                                                                 decides about failed jobs
@@ -18,8 +19,9 @@
                             spec has another parallelism        Rescale
     finished by itself      spec has another revision           Upgrade
 
-A rejected spec starts nothing until it changes, but the running job is still recovered and rescaled. An invalid spec
-starts nothing, but the running job is still recovered.
+A rejected spec (one that was tried and given up) starts only a Suspend until it changes. The running job is still
+recovered and rescaled. An invalid spec starts nothing, and
+the running job is only recovered.
 """
 
 from __future__ import annotations
@@ -221,7 +223,7 @@ def _recover_failed(ctx: Context, running: Running, since: datetime) -> Context 
 
 
 def _counted(running: Running) -> Running:
-    """Return the incarnation with one more counted start after a failure."""
+    """Return the incarnation with its number of failures increased by one."""
     return running.model_copy(update={"failures": running.failures + 1})
 
 

@@ -83,13 +83,15 @@ def _compile(gateway: Any, sources: dict[str, str]) -> dict[str, bytes]:
     compiler.setSourceVersion(8)
     compiler.setTargetVersion(8)
     compiler.compile(units)
-    # A py4j iterator ends with a Java exception. PySpark translates it, which fails without a SparkContext.
+    # Read the keys as an array. The end of a py4j iterator is a Java exception, and PySpark cannot translate the
+    # exception without a SparkContext.
     names = classes.keySet().toArray()
     return {name: bytes(classes.get(name)) for name in (names[index] for index in range(len(names)))}
 
 
 def _relocate(gateway: Any, own: dict[str, bytes]) -> dict[str, bytes]:
-    """Return Spark's shuffle classes in the package `penstock.shuffle`, and the engine's classes with references to them.
+    """Return Spark's shuffle classes, moved to the package `penstock.shuffle`, and all classes of the engine. References
+    of the engine's classes name the moved classes.
 
     The relocation uses a library that is among Spark's jars.
     """
