@@ -29,12 +29,15 @@ class SessionProcess:
     http: httpx.Client = field(default_factory=httpx.Client)
     url: str = ""
     token: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    """Settings of the cluster."""
 
     def start(self) -> None:
         settings = {
             "rest.port": "0",
             "high-availability.storageDir": f"{self.folder}/programs",
             "execution.checkpointing.savepoint-dir": f"{self.folder}/savepoints",
+            **self.settings,
         }
         command = [sys.executable, "-m", "penstock.cli", "session", "--local"]
         for key, value in settings.items():

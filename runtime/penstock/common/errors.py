@@ -9,6 +9,7 @@ PenstockError
 │   ├── StateSchemaIncompatible  restored state cannot be converted to the declared type
 │   ├── RecordFormatError        a malformed input record
 │   ├── UserFunctionError        the user's code raised; its frame comes first
+│   ├── MemoryLimitExceeded      a process of the job used more memory than it may
 │   └── RestoreRefused           the snapshot does not fit the job
 ├── PlatformError                the operator of the platform must act
 │   ├── SourceError              an input cannot be read
@@ -109,6 +110,10 @@ class UserFunctionError(JobError):
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n\n{self.trace}" if self.trace else super().__str__()
+
+
+class MemoryLimitExceeded(JobError):
+    code = "MEMORY_LIMIT"
 
 
 class RestoreRefused(JobError):

@@ -25,6 +25,7 @@ from penstock.common.folders.owned_folder import OwnedFolder
 from penstock.common.folders.working_folder import work_in
 from penstock.common.logs.log_format import Place
 from penstock.common.logs.redaction import Redaction
+from penstock.common.system.memory_use import limit_data
 from penstock.functions.operator_context import Clock, SystemClock
 from penstock.graph.job_graph import JobGraph
 from penstock.state.rocksdb.options import MEMORY
@@ -250,7 +251,10 @@ def run_level(
     else:
         settings.from_local = False  # only this job uses the process, so no later attempt could find the copies
     control = _connect(settings, level, slot) if settings.control_address else None
-    watchdog = None if slots is not None else Watchdog(_reporter(settings, level, slot, control), settings.step_limits)
+    watchdog = None
+    if slots is None:
+        limit_data(settings.memory_limit)
+        watchdog = Watchdog(_reporter(settings, level, slot, control), settings.step_limits, settings.memory_limit)
     try:
         _prepare_process(settings, slot, control, bundle, is_shared=slots is not None, is_empty=not registry)
         slot_state = _Slot(program, settings, slot, clock or SystemClock(), watchdog)

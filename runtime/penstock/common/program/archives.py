@@ -183,7 +183,8 @@ class _Contents:
     def __init__(self, archive: Path, folder: Path, max_bytes: int) -> None:
         self._archive = archive
         self._max_bytes = max_bytes
-        self._free_bytes = min(max_bytes, shutil.disk_usage(folder).free)
+        self._free_bytes = shutil.disk_usage(folder).free
+        self._bytes = 0
         self._members = 0
 
     def add(self, name: str, size: int) -> None:
@@ -198,14 +199,24 @@ class _Contents:
         if not name.isprintable():
             raise _unsafe(self._archive, name, "has characters that cannot be printed")
         self._members += 1
-        self._free_bytes -= size
-        if size < 0 or self._free_bytes < 0:
+        self._bytes += size
+        if size < 0 or self._bytes > self._max_bytes:
             raise refusal(
-                f"add_python_archive: {self._archive} is too large: {name!r} exceeds the free space of the cache or {self._max_bytes >> 30} GiB",
+                f"add_python_archive: {self._archive} is too large: with {name!r} it unpacks to more than {_size(self._max_bytes)}",
+                "pack less",
+            )
+        if self._bytes > self._free_bytes:
+            raise refusal(
+                f"add_python_archive: {self._archive} is too large: with {name!r} it exceeds the free space of the cache "
+                f"({_size(self._free_bytes)})",
                 "free space, or set PENSTOCK_CACHE to a folder on a larger disk, or pack less",
             )
         if self._members > MAX_MEMBERS:
             raise refusal(f"add_python_archive: {self._archive} has more than {MAX_MEMBERS} members", "pack less")
+
+
+def _size(size: int) -> str:
+    return f"{size >> 20} MiB" if size >= 1 << 20 else f"{size} bytes"
 
 
 def _unzip(path: Path, folder: Path, max_bytes: int) -> None:

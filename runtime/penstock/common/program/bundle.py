@@ -97,13 +97,14 @@ def check_name(name: str) -> str:
     return name
 
 
-def prepared(name: str, digest: str, content: Callable[[], bytes]) -> Path:
+def prepared(name: str, digest: str, content: Callable[[], bytes], max_unpacked: int | None = None) -> Path:
     """Return the folder of a bundle. It contains the bundle (`bundle`), its code (`code`) and its packages
     (`site-packages`). The first call on this machine fills the folder.
 
     Args:
         name: file name of the bundle.
         content: function that returns the bundle. It is called only if the folder must be filled.
+        max_unpacked: maximum size of the content of an archive in bytes. None means `MAX_UNPACKED`.
 
     Raises:
         InvalidJob: the bundle cannot be unpacked, its packages cannot be installed, or they replace a package of `SHARED`.
@@ -114,7 +115,7 @@ def prepared(name: str, digest: str, content: Callable[[], bytes]) -> Path:
         with _locked(base / f"{digest}.lock"):
             if not (folder / _DONE).exists():
                 shutil.rmtree(folder, ignore_errors=True)
-                _fill(folder, check_name(name), content())
+                _fill(folder, check_name(name), content(), MAX_UNPACKED if max_unpacked is None else max_unpacked)
                 _forget_others(base, folder)
     if folder not in _IN_USE:
         file = (folder / _DONE).open()
@@ -137,7 +138,7 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _fill(folder: Path, name: str, content: bytes) -> None:
+def _fill(folder: Path, name: str, content: bytes, max_unpacked: int) -> None:
     building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
     try:
         code, packages = building / CODE, building / PACKAGES
@@ -150,7 +151,7 @@ def _fill(folder: Path, name: str, content: bytes) -> None:
         elif name.endswith(".whl"):
             _install([str(file)], packages, None)
         else:
-            _unpack(file, code)
+            _unpack(file, code, max_unpacked)
             wanted = _requirements(code)
             if wanted:
                 wheels = code / WHEELS
@@ -162,10 +163,10 @@ def _fill(folder: Path, name: str, content: bytes) -> None:
         shutil.rmtree(building, ignore_errors=True)
 
 
-def _unpack(file: Path, code: Path) -> None:
+def _unpack(file: Path, code: Path, max_unpacked: int) -> None:
     """Unpack an archive. If it has only one folder at its top, move the content of this folder up."""
     try:
-        unpack(file, code, MAX_UNPACKED)
+        unpack(file, code, max_unpacked)
     except PenstockError as error:
         text = error.message.replace("add_python_archive: ", "").replace(str(file), file.name)
         raise InvalidJob(text, remedy=error.remedy) from error

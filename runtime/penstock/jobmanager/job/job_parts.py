@@ -84,6 +84,7 @@ class JobParts:
             collect_lines=self.sink.on_line is not None,
             task_managers=runner.task_managers,
             step_limits=settings.step_limits,
+            memory_limit=settings.worker_memory_limit,
             python_path=settings.python_path,
             working_folder=settings.working_folder,
             bundle=settings.bundle,

@@ -74,6 +74,8 @@ class JobSettings:
     ha: str = "none"
     step_limits: dict[str, float] = field(default_factory=dict)
     """Time limits in seconds of the steps of a task (`taskmanager.watching.watchdog`)."""
+    worker_memory_limit: int = 0
+    """Maximum bytes of each Python process that runs tasks. 0 means no limit."""
     first_epoch_timeout_s: float = 600.0
     enumerator_timeout_s: float = 600.0
     commit_timeout_s: float = 600.0
@@ -138,6 +140,7 @@ class JobSettings:
             latency_granularity=conf.get(options.LATENCY_GRANULARITY),
             ha=conf.get(options.HIGH_AVAILABILITY),
             step_limits=_step_limits(conf),
+            worker_memory_limit=conf.get(options.PROGRAM_WORKER_MEMORY) or 0,
             first_epoch_timeout_s=conf.get(options.FIRST_EPOCH_TIMEOUT).total_seconds(),
             enumerator_timeout_s=conf.get(options.ENUMERATOR_TIMEOUT).total_seconds(),
             commit_timeout_s=conf.get(options.COMMIT_TIMEOUT).total_seconds(),

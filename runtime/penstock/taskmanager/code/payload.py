@@ -35,6 +35,8 @@ class TaskSettings(msgspec.Struct):
     """Key that encrypts the control channel."""
     step_limits: dict[str, float] = {}
     """Maximum seconds of the steps of `taskmanager.watching.watchdog`."""
+    memory_limit: int = 0
+    """Maximum bytes that this process may use; 0 means no limit."""
     buffer_timeout_s: float = 0.0
     """Pipelined runner: maximum time that a partly filled buffer waits.
 

@@ -12,6 +12,9 @@ and repeats the report while the step lasts. A slow step is not an error. The Jo
 status of a job that starts and for failure messages. A step that exceeds its time limit is a failure. The watchdog
 reports the failure with the stack.
 
+If the process has a memory limit, the watchdog also checks its memory, ten times a second. A process that uses more reports it as a
+failure, with the line that the task is at, and ends.
+
 Code that holds the GIL also stops the watchdog's thread. So steps with a limit also set the timer of
 `faulthandler`, which does not need the GIL. Some seconds after the limit, `faulthandler` writes the stack to the file that the
 executor reads (`jobmanager.failover.crash`), and ends the process.
@@ -22,6 +25,7 @@ from __future__ import annotations
 import faulthandler
 import linecache
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,7 +35,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from types import FrameType
 from typing import TextIO
 
+from penstock.common.config import options
+from penstock.common.errors import MemoryLimitExceeded
 from penstock.common.program.user_frames import is_engine, is_user, user_frame
+from penstock.common.system.memory_use import used_memory
 from penstock.taskmanager.failure import context_of
 from penstock.taskmanager.protocol import STEP_TIMEOUT, TaskFailure, Whereabouts
 
@@ -46,6 +53,10 @@ CHECK_INTERVAL_S = 0.5
 SLOW_S = 2.0
 """Seconds after which a step counts as slow and is reported."""
 REPORT_INTERVAL_S = 5.0
+MEMORY_CHECK_S = 0.1
+"""Seconds between two checks if the process has a memory limit."""
+REPORT_S = 0.2
+"""Seconds for the report to leave a process that ends for its memory."""
 GRACE_S = 3.0
 """Seconds from a step's limit until `faulthandler` ends a process that could not report the failure."""
 
@@ -71,10 +82,17 @@ class Watchdog(Unwatched):
     Args:
         report: receives the reports, in the watchdog's thread.
         limits: seconds per step. A step without a limit, or with limit 0, may take any time.
+        memory_limit: maximum bytes that this process may use. 0 means no limit.
     """
 
-    def __init__(self, report: Callable[[Whereabouts | TaskFailure], None], limits: Mapping[str, float]) -> None:
+    def __init__(
+        self,
+        report: Callable[[Whereabouts | TaskFailure], None],
+        limits: Mapping[str, float],
+        memory_limit: int = 0,
+    ) -> None:
         self.report = report
+        self._memory_limit = memory_limit
         self._limits = {step: limit for step, limit in limits.items() if limit}
         self._thread_id = threading.get_ident()
         self._step = PROCESSING
@@ -125,7 +143,10 @@ class Watchdog(Unwatched):
     # --- the watchdog's thread --------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._ended.wait(CHECK_INTERVAL_S):
+        interval = MEMORY_CHECK_S if self._memory_limit else CHECK_INTERVAL_S
+        while not self._ended.wait(interval):
+            if self._memory_limit:
+                self._check_memory()
             step = self._step
             since = self.since
             if step is not self._step:
@@ -141,6 +162,13 @@ class Watchdog(Unwatched):
             elif time.perf_counter() - self._last_report_at >= REPORT_INTERVAL_S:
                 self._last_report_at = time.perf_counter()
                 self._send(self.locate(step, seconds))
+
+    def _check_memory(self) -> None:
+        used = used_memory()
+        if used > self._memory_limit:
+            self._send(memory_failure(self.locate(self._step, 0.0), used, self._memory_limit))
+            time.sleep(REPORT_S)
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _send(self, report: Whereabouts | TaskFailure) -> None:
         with suppress(OSError):  # the attempt is over and the JobManager no longer reads
@@ -186,6 +214,25 @@ def timeout_failure(where: Whereabouts, limit: float, remedy: str) -> TaskFailur
         location=where.location,
         code="USER_CODE",
         remedy=remedy,
+    )
+
+
+def memory_failure(where: Whereabouts, used: int, limit: int) -> TaskFailure:
+    """Return the failure of a process that uses more than `limit` bytes."""
+    key = options.PROGRAM_WORKER_MEMORY.key
+    detail = (
+        f"a process of the job's tasks used {used >> 20} MiB of memory, above its limit of {limit >> 20} MiB ({key})"
+        f"{f' (at {where.line})' if where.line else ''}"
+    )
+    return TaskFailure(
+        kind=MemoryLimitExceeded.__name__,
+        message=detail,
+        detail=detail,
+        traceback=f"Traceback (most recent call last):\n{where.stack}{detail}\n",
+        name=where.operator,
+        location=where.location,
+        code=MemoryLimitExceeded.code,
+        remedy=f"keep less in the functions, use the rocksdb state backend, increase the parallelism, or raise {key}",
     )
 
 

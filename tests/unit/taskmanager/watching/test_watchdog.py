@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 import textwrap
@@ -166,3 +168,29 @@ def test_a_step_is_never_combined_with_the_time_of_another_one(listener: Listene
     assert (PROCESSING, long_ago) in seen[-3:]
     assert not [since for step, since in seen if step == OPENING and 0 < since <= long_ago]
     assert not listener.reports
+
+
+def test_a_process_above_its_memory_limit_reports_the_line_and_ends() -> None:
+    source = """
+import json, sys, time
+from penstock.taskmanager.watching.watchdog import Watchdog
+
+def report(failure):
+    print(json.dumps([failure.kind, failure.code, failure.message, failure.remedy]), flush=True)
+
+def grow(kept):
+    while True:
+        kept.append(bytearray(b"x") * (1 << 20))
+        time.sleep(0.001)
+
+watchdog = Watchdog(report, {}, 150 << 20)
+with watchdog.step("processing"):
+    grow([])
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL
+    kind, code, message, remedy = json.loads(done.stdout)
+    assert (kind, code) == ("MemoryLimitExceeded", "MEMORY_LIMIT")
+    assert "above its limit of 150 MiB (penstock.program.memory.worker-limit)" in message
+    assert "(at <string>:" in message
+    assert "rocksdb" in remedy

@@ -23,6 +23,27 @@ TASKMANAGER_PROCESS_SIZE = size_option(
     "Memory limit of a TaskManager's container. The operator sets it to the limit of the pod. The worker uses 112mb, "
     "and its JVM has a share. The slots get equal parts of the rest.",
 )
+PROGRAM_MEMORY = size_option(
+    "penstock.program.memory.limit",
+    None,
+    "Memory limit of a program's process in a session cluster, with the processes that it starts. A process that uses more is ended. "
+    "The value of the cluster is the maximum for programs. Not set: no limit.",
+    minimum=128 * 2**20,
+)
+PROGRAM_WORKER_MEMORY = size_option(
+    "penstock.program.memory.worker-limit",
+    None,
+    "Memory limit of each Python process that runs tasks. Each slot has one for each level of the job graph. If a process uses more, the "
+    "job fails, and the restart strategy decides. The value of a session cluster is the maximum for programs. Not set: no limit.",
+    minimum=96 * 2**20,
+)
+PROGRAM_UNPACKED = size_option(
+    "penstock.program.max-unpacked-size",
+    2**30,
+    "Maximum size of the content of a program's archive in a session cluster. A larger archive is refused before it is unpacked. Only the "
+    "setting of the cluster has an effect.",
+    minimum=2**20,
+)
 HEAP_FRACTION = fraction_option(
     "penstock.memory.heap.fraction",
     0.35,

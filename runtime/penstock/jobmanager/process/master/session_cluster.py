@@ -139,7 +139,7 @@ def _programs(
     return ProgramRunner(
         lambda: provider.shared(settings),
         _for_jobs(settings.to_dict()),
-        ProgramStore(url, object_store_options(settings)),
+        ProgramStore(url, object_store_options(settings), settings.get(options.PROGRAM_UNPACKED)),
         session.dispatcher.metric_store,
         settings.get(options.JOBSTORE_CAPACITY),
         settings.get(options.JOBSTORE_EXPIRATION).total_seconds(),

@@ -6,7 +6,8 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.logs.log_file import LogPart
-from penstock.common.program.bundle import CODE, prepared
+from penstock.common.program.bundle import CODE
+from penstock.jobmanager.process.programs.limits import check_limits
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.rest import facts
@@ -58,6 +59,7 @@ class SessionJars:
 
     def _spec(self, jar_id: str, request: facts.RunRequest) -> ProgramSpec:
         name, digest = self._store.find(jar_id)
+        check_limits(self._programs.settings, request.configuration)
         return ProgramSpec(
             id="",
             bundle=name,
@@ -77,7 +79,7 @@ class SessionJars:
         Raises:
             InvalidJob: the top has no module, or has several modules with other names.
         """
-        folder = prepared(name, digest, lambda: self._store.bundle(name, digest)) / CODE
+        folder = self._store.folder(name, digest) / CODE
         modules = sorted(path.name for path in folder.glob("*.py"))
         usual = [module for module in ("__main__.py", "job.py", "main.py") if module in modules]
         if len(modules) == 1 or usual:

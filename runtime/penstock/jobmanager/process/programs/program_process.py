@@ -30,6 +30,7 @@ from penstock.graph.executor import Executor
 from penstock.jobmanager.cluster.attached_cluster import AttachedCluster
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.programs.limits import check_limits
 from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpec, ProgramEnd
 from penstock.jobmanager.process.programs.program_functions import functions_of
 from penstock.jobmanager.process.programs.remote_owner import ForwardedMetrics, RemoteOwner
@@ -92,6 +93,7 @@ class AttachedClusterProvider:
                 "penstock.runner is in-process, but the jobs of a session cluster run on its workers",
                 remedy="leave penstock.runner at auto",
             )
+        check_limits(self._spec.settings, settings.configuration)
         of_spark = sorted(
             key
             for key, value in settings.configuration.items()

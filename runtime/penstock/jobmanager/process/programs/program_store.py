@@ -13,14 +13,16 @@ import logging
 import re
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from penstock.checkpoint.store.object_store import ObjectMissing, base_name, join_url, normalize_url
 from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
+from penstock.common.config import options
 from penstock.common.errors import InvalidJob, StorageError
-from penstock.common.program.bundle import MAX_BYTES, check_name, digest_of
+from penstock.common.program.bundle import MAX_BYTES, check_name, digest_of, prepared
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.rest import facts
 from penstock.rest.errors import NotFound
@@ -39,11 +41,15 @@ class ProgramStore:
     Args:
         url: URL of the folder.
         object_store_options: options of the object stores, by scheme.
+        max_unpacked: maximum size of the content of a bundle in bytes. None means the largest possible one.
 
     All methods raise `StorageError` if the storage does not respond.
     """
 
-    def __init__(self, url: str, object_store_options: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, url: str, object_store_options: dict[str, Any] | None = None, max_unpacked: int | None = None
+    ) -> None:
+        self._max_unpacked = max_unpacked
         self.url = normalize_url(url)
         self._store = Stores(object_store_options or {}, RetryPolicy(retry_for=RETRY_S)).for_url(self.url)
 
@@ -89,6 +95,20 @@ class ProgramStore:
         if digest_of(content) != digest:
             raise StorageError(f"{self._bundle_url(name, digest)} is damaged", remedy="upload the program again")
         return content
+
+    def folder(self, name: str, digest: str) -> Path:
+        """Return the folder with the unpacked bundle and its packages.
+
+        Raises:
+            InvalidJob: the bundle cannot be unpacked, or its packages cannot be installed.
+            NotFound: the bundle was deleted.
+        """
+        try:
+            return prepared(name, digest, lambda: self.bundle(name, digest), self._max_unpacked)
+        except InvalidJob as error:
+            if "unpacks to more than" in error.message:
+                error.remedy = f"put large files into storage, or raise {options.PROGRAM_UNPACKED.key} of the cluster"
+            raise
 
     def find(self, jar_id: str) -> tuple[str, str]:
         """Return file name and digest of a stored bundle.

@@ -22,7 +22,6 @@ import msgspec
 from penstock.common.errors import ClusterError, InvalidJob, JobError, PenstockError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
-from penstock.common.program.bundle import prepared
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 from penstock.jobmanager.cluster.task_managers import SlotUse
@@ -31,6 +30,7 @@ from penstock.jobmanager.process.programs.applications import Applications
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
 from penstock.jobmanager.process.programs.fork_server import ForkServer
+from penstock.jobmanager.process.programs.limits import MemoryGuard, memory_limit
 from penstock.jobmanager.process.programs.messages import CANCELED, JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
 from penstock.jobmanager.process.programs.outputs import ProgramOutputs
 from penstock.jobmanager.process.programs.program_store import ProgramStore
@@ -80,7 +80,7 @@ class ProgramRunner:
         ended_jobs_ttl_s: float,
         folder: str,
     ) -> None:
-        self._cluster, self._settings, self.store = cluster, dict(settings), store
+        self._cluster, self.settings, self.store = cluster, dict(settings), store
         self._metrics = metrics
         self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
         self.applications = Applications(max_ended_jobs, ended_jobs_ttl_s)
@@ -92,6 +92,7 @@ class ProgramRunner:
         self._lock = threading.Lock()
         self._closing = threading.Event()
         self._forks = ForkServer()
+        self._guard = MemoryGuard()
 
     def start(self) -> None:
         """Start the process that forks programs, and run the stored programs again."""
@@ -266,7 +267,7 @@ class ProgramRunner:
 
     def _start(self, program: RunningProgram, *, plan_only: bool = False) -> ProgramProcess:
         spec = program.spec
-        folder = prepared(spec.bundle, spec.digest, lambda: self.store.bundle(spec.bundle, spec.digest))
+        folder = self.store.folder(spec.bundle, spec.digest)
         cluster = self._cluster()
         process = self._fork(program, ClusterService(cluster, self._metrics, spec))
         program.process = process
@@ -275,11 +276,12 @@ class ProgramRunner:
         if program.end is not None:  # it was cancelled during the start
             self._forks.kill(process.pid)
             raise Conflict(program.end.message)
+        self._guard.watch(process, memory_limit(self.settings, spec.configuration), self._forks.kill)
         process.connection.start()
         process.connection.call(
             "start",
             ProcessSpec(
-                spec, str(folder), self._settings, cluster.spark.driver(), cluster.more_slots is not None, plan_only
+                spec, str(folder), self.settings, cluster.spark.driver(), cluster.more_slots is not None, plan_only
             ),
             timeout_s=START_S,
         )
@@ -356,13 +358,14 @@ class ProgramRunner:
 
     def _process_ended(self, program: RunningProgram, process: ProgramProcess, code: int | None) -> None:
         process.exited.set()
+        self._guard.forget(process)
         process.connection.close()
         process.service.release_all()  # its slots are free only now, because its tasks end with it
         if program.process is process:
             program.process = None
         process.copying.join(OUTPUT_S)
         if program.spec.id not in self._programs and program.end is None:  # only its plan was wanted
-            program.note_end(program.crash(code))
+            program.note_end(process.failure or program.crash(code))
         elif program.end is None and not self._closing.is_set():
             self._crashed(program, process, code)
         if program.end is not None:
@@ -375,7 +378,7 @@ class ProgramRunner:
         if process.failure is None or not process.failure.is_of_platform:
             lived = time.monotonic() - process.started_at
             program.crashes = 1 if lived > STEADY_S else program.crashes + 1
-        if program.is_canceled or program.crashes >= CRASHES:
+        if program.is_canceled or program.crashes >= CRASHES or program.is_refused_by(end):
             self._abandon(program, JobStatus.CANCELED if program.is_canceled else JobStatus.FAILED, end)
             return
         if program.jobs:

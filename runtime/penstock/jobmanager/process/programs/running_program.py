@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
-from penstock.common.errors import PenstockError
+from penstock.common.errors import MemoryLimitExceeded, PenstockError
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput
 from penstock.jobmanager.history.archive import JobArchive
@@ -115,6 +115,10 @@ class RunningProgram:
             + (f". End of its output:\n{last}" if last else ""),
             "read the output of the program. A crash in a compiled library, or too little memory, ends a process like this",
         )
+
+    def is_refused_by(self, end: ProgramEnd) -> bool:
+        """Return whether the first process has ended for its memory before it had a job. Another start would end in the same way."""
+        return end.code == MemoryLimitExceeded.code and not self.jobs and not self.spec.starts
 
     def lost_job(self, job_id: str, status: JobStatus, end: ProgramEnd | None) -> JobArchive:
         """Return the archive of a job whose process cannot be asked about it."""
