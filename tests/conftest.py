@@ -99,6 +99,7 @@ def _nothing_runs_on(request: pytest.FixtureRequest) -> Iterator[None]:
 s3 = shared_server("s3", lambda server: server.create_bucket("engine"))
 kafka = shared_server("kafka")
 postgres = shared_server("postgres")
+logical_postgres = shared_server("postgres", is_logical=True)
 mariadb = shared_server("mariadb")
 cassandra = shared_server("cassandra", passwords=True)
 opensearch = shared_server("opensearch")

@@ -26,6 +26,9 @@ from tools.servers.base.programs import installed
 from tools.servers.base.server import HOST
 from tools.servers.base.user import ServerUser
 
+_LOGICAL = {"wal_level": "logical", "max_replication_slots": "30", "max_wal_senders": "30"}
+"""Settings of a server with logical replication."""
+
 
 def programs() -> Path:
     """Return the directory with ``initdb`` and ``postgres``.
@@ -41,6 +44,7 @@ class PostgresServer(PasswordServer):
 
     Args:
         host: address on which the server listens.
+        is_logical: whether clients can read the changes of tables (logical replication).
         standby_of: a started server. This server copies its data, and then replays its log. Clients can only read.
         settings: options of the server, such as ``wal_level``.
     """
@@ -50,10 +54,16 @@ class PostgresServer(PasswordServer):
     killed_by = signal.SIGQUIT  # like a crash of the machine: the next start recovers from the log
 
     def __init__(
-        self, root: Path, *, host: str = HOST, standby_of: PostgresServer | None = None, **settings: str
+        self,
+        root: Path,
+        *,
+        host: str = HOST,
+        is_logical: bool = False,
+        standby_of: PostgresServer | None = None,
+        **settings: str,
     ) -> None:
         super().__init__(root, host=host)
-        self.settings = settings
+        self.settings = {**_LOGICAL, **settings} if is_logical else settings
         self._primary = standby_of
         if standby_of is not None:
             self.password = standby_of.password

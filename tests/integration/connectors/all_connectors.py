@@ -15,7 +15,7 @@ from tests.integration.lakehouse.connector import (
 )
 from tests.integration.mongodb.connector import MongoConnector
 from tests.integration.opensearch.connector import OpenSearchConnector
-from tests.integration.postgres.connector import PostgresConnector
+from tests.integration.postgres.connector import PostgresCdcConnector, PostgresConnector
 from tests.integration.rabbitmq.connector import RabbitMqSinkConnector, RabbitMqSourceConnector
 from tests.integration.redis.connector import RedisHashConnector, RedisStreamConnector
 from tests.integration.sql.connector import MariaDbConnector, SqliteConnector, SqlOnPostgresConnector
@@ -29,6 +29,7 @@ CONNECTORS: tuple[type[Connector], ...] = (
     IcebergUpsertConnector,
     RestCatalogConnector,
     PostgresConnector,
+    PostgresCdcConnector,
     SqlOnPostgresConnector,
     RabbitMqSourceConnector,
     RabbitMqSinkConnector,

@@ -172,5 +172,5 @@ def updates(records: list[Row]) -> list[tuple[Any, ...]]:
 def logical(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
     """Start a server with logical replication."""
     root = tmp_path_factory.mktemp(f"logical-{uuid.uuid4().hex[:6]}")
-    with PostgresServer(root, wal_level="logical", max_replication_slots="30", max_wal_senders="30") as server:
+    with PostgresServer(root, is_logical=True) as server:
         yield server

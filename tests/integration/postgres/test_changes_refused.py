@@ -204,7 +204,7 @@ def test_a_slot_that_was_dropped_or_advanced_is_an_error_that_shows_the_loss(tab
 
 
 def test_an_invalidated_slot_is_an_error(tmp_path: Path) -> None:
-    with PostgresServer(tmp_path / "postgres", wal_level="logical", max_slot_wal_keep_size="1MB") as server:
+    with PostgresServer(tmp_path / "postgres", is_logical=True, max_slot_wal_keep_size="1MB") as server:
         table = CapturedTable(server)
         job = started_job(table)
         job.close()
@@ -261,7 +261,7 @@ def test_the_log_of_another_server_is_refused(table: CapturedTable) -> None:
 
 
 def test_the_source_waits_for_a_server_that_restarts(tmp_path: Path) -> None:
-    with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
+    with PostgresServer(tmp_path / "postgres", is_logical=True) as server:
         table = CapturedTable(server)
         job = started_job(table)
         table.add(2)

@@ -98,7 +98,7 @@ def test_tables_with_child_tables_are_refused_at_the_start(table: CapturedTable)
 def test_a_promoted_server_that_lacks_read_changes_is_refused(tmp_path: Path) -> None:
     """A copy of the data, like that of a lagging replica, starts a new timeline at the end of its log."""
     root = tmp_path / "postgres"
-    server = PostgresServer(root, wal_level="logical").start()
+    server = PostgresServer(root, is_logical=True).start()
     try:
         table = CapturedTable(server)
         job = connected(table)
@@ -129,7 +129,7 @@ def test_a_promoted_server_that_lacks_read_changes_is_refused(tmp_path: Path) ->
 
 def test_a_replica_is_refused_at_the_start(tmp_path: Path) -> None:
     root = tmp_path / "postgres"
-    with PostgresServer(root, wal_level="logical") as server:
+    with PostgresServer(root, is_logical=True) as server:
         table = CapturedTable(server)
         sink = table.sink({"id": int, "key": str, "n": int})
         sink.create_committer({}, job_id="job", uid="sink")
@@ -178,7 +178,7 @@ def test_limits_of_the_role_do_not_end_the_reading(table: CapturedTable) -> None
 
 
 def test_a_large_transaction_is_read_once_although_job_and_server_are_killed_within_it(tmp_path: Path) -> None:
-    with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
+    with PostgresServer(tmp_path / "postgres", is_logical=True) as server:
         table = CapturedTable(server)
         job = started_job(table)
         with psycopg.connect(server.conninfo) as connection:

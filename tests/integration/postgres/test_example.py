@@ -22,7 +22,7 @@ WANTED = "select customer, count(*), sum(cents) from orders group by customer or
 def test_totals_follow_the_orders(tmp_path: Path) -> None:
     chance = random.Random(1)
     with (
-        PostgresServer(tmp_path / "postgres", wal_level="logical") as server,
+        PostgresServer(tmp_path / "postgres", is_logical=True) as server,
         psycopg.connect(server.conninfo, autocommit=True) as connection,
     ):
         connection.execute((EXAMPLE / "shop.sql").read_text())

@@ -43,7 +43,7 @@ class Mirror:
 @pytest.mark.parametrize("seed", [1])
 def test_a_mirror_ends_up_equal_under_any_failure(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
-    with PostgresServer(tmp_path / "postgres", wal_level="logical") as server:
+    with PostgresServer(tmp_path / "postgres", is_logical=True) as server:
         table, mirror = CapturedTable(server), Table(server, "id bigint primary key, key text, n bigint")
         table.load(chance, 300)
         job = Mirror(tmp_path, table, mirror)

@@ -38,7 +38,7 @@ def test_the_mirror_equals_the_table_after_random_changes(tmp_path: Path) -> Non
         return connection.execute(f"select id, name, {hidden}, country from customers order by id").fetchall()
 
     with (
-        PostgresServer(tmp_path / "postgres", wal_level="logical") as server,
+        PostgresServer(tmp_path / "postgres", is_logical=True) as server,
         psycopg.connect(server.conninfo, autocommit=True) as connection,
     ):
         connection.execute((EXAMPLES / "table_mirror" / "customers.sql").read_text())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pika
 
@@ -15,15 +15,27 @@ from penstock.datastream.connectors.rabbitmq import RMQSink, RMQSource
 from penstock.datastream.formats.json import JsonLinesEncoder, JsonLinesFormat
 from tests.integration.connectors.connector import Call, Connector
 from tests.integration.rabbitmq.queues import channel_to, config_of
+from tools.servers.rabbitmq import RabbitMQServer
 
 
 class QueueConnector(Connector):
-    """The queue `q…`. `address` is the URI of the administrator."""
+    """The queue `q…` and the user `u…`. The file `password` contains the user's password.
+
+    `address` is the URI of the administrator.
+    """
 
     server = "rabbitmq"
+    renews_credentials = True
+    servers: ClassVar[dict[str, RabbitMQServer]] = {}
+    """The server of each address. Only the process of the test has them, to execute commands."""
+
+    def __init__(self, folder: Path, address: str = "") -> None:
+        super().__init__(folder, address)
+        self._secret = folder / "password"
 
     @classmethod
     def address_of(cls, server: Any) -> str:
+        cls.servers[server.uri] = server
         return str(server.uri)
 
     @property
@@ -34,9 +46,27 @@ class QueueConnector(Connector):
         super().set_up()
         with channel_to(self.address) as channel:
             channel.queue_declare(self.queue, durable=True)
+        self._secret.write_text("first")
+        rights = 'User, <<"/">>, <<".*">>, <<".*">>, <<".*">>, By'
+        self._evaluate(
+            f'rabbit_auth_backend_internal:add_user(User, <<"first">>, By), rabbit_auth_backend_internal:set_permissions({rights}).'
+        )
+
+    def renew_credentials(self) -> None:
+        self._secret.write_text("second")
+        self._evaluate(
+            'rabbit_auth_backend_internal:change_password(User, <<"second">>, By), '
+            'rabbit_networking:close_all_user_connections(User, <<"new password">>).'
+        )
+
+    def _evaluate(self, expression: str) -> None:
+        """Evaluate Erlang in the node. One call is faster than one command for each step."""
+        names = f'User = <<"u{self.id}">>, By = <<"test">>, '
+        self.servers[self.address].command("eval", names + expression)
 
     def _config(self) -> Any:
-        return config_of(self.address, requested_heartbeat=2)
+        location = self.address.rpartition("@")[2]
+        return config_of(f"amqp://u{self.id}@{location}", requested_heartbeat=2, password_file=str(self._secret))
 
 
 class RabbitMqSourceConnector(QueueConnector):

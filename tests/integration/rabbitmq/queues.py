@@ -18,7 +18,7 @@ from tools.servers.rabbitmq import RabbitMQServer
 logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
-def config_of(uri: str, **options: int) -> RMQConnectionConfig:
+def config_of(uri: str, **options: int | str) -> RMQConnectionConfig:
     builder = RMQConnectionConfig.Builder().set_uri(uri).set_network_recovery_interval(100)
     for name, value in options.items():
         getattr(builder, f"set_{name}")(value)

@@ -10,6 +10,7 @@ from penstock.connectors.sql.committer import SqlCommitter
 from penstock.datastream.connectors.sql import SqlSink, SqlSource
 from tests.integration.connectors.connector import FIELDS, Call, Connector
 from tests.integration.sql.tables import run
+from tools.servers.postgres import PostgresServer
 
 
 class SqlConnector(Connector):
@@ -108,6 +109,10 @@ class SqlOnPostgresConnector(SqlServerConnector):
     @classmethod
     def address_of(cls, server: Any) -> str:
         return str(server.conninfo)
+
+    @classmethod
+    def own_server(cls, folder: Path, ids: list[str]) -> PostgresServer:
+        return PostgresServer(folder / "server", is_logical=True)
 
     def set_up(self) -> None:
         super().set_up()

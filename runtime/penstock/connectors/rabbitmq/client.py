@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +31,10 @@ def package() -> Any:
     return pika
 
 
+_WITHOUT_PASSWORD = re.compile(r"^(amqps?://[^:@/?#]+)@")
+"""The start of a URI with a user and without a password. pika accepts only a URI with both or none."""
+
+
 def errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that calls of pika raise."""
     return package().exceptions.AMQPError, OSError
@@ -46,7 +51,7 @@ def parameters(config: RMQConnectionConfig, kind: type[PlatformError], name: str
     secret = config.secret(kind)
     if config.uri:
         try:
-            found = pika.URLParameters(config.uri)
+            found = pika.URLParameters(_WITHOUT_PASSWORD.sub(r"\1:@", config.uri))
         except Exception as error:  # pika's parser can raise any exception
             raise InvalidJob(
                 f"the uri of {config.shown} is invalid: {type(error).__name__}",

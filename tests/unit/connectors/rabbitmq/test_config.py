@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -66,6 +67,17 @@ def test_a_uri_with_an_unescaped_password_is_refused_and_not_shown(mark: str) ->
         BUILDER().set_uri(f"amqp://u:sec{mark}ret@mq:1/shop").build()
     assert "%2F" in error.value.remedy
     assert "sec" not in str(error.value)
+
+
+def test_a_uri_without_a_password_is_accepted(tmp_path: Path) -> None:
+    secret = tmp_path / "password"
+    secret.write_text("secret")
+    config = BUILDER().set_uri("amqp://job@mq:5673/shop").set_password_file(str(secret)).build()
+    found = parameters(config, SourceError, "in")
+    assert (found.host, found.port, found.virtual_host) == ("mq", 5673, "shop")
+    assert (found.credentials.username, found.credentials.password) == ("job", "secret")
+    without_file = parameters(RMQConnectionConfig(uri="amqps://job@mq/shop"), SourceError, "in")
+    assert (without_file.credentials.username, without_file.credentials.password) == ("job", "")
 
 
 def test_an_error_about_a_uri_does_not_contain_its_password() -> None:
