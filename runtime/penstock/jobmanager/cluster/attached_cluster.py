@@ -86,7 +86,7 @@ class AttachedCluster(SparkAccess):
         return self._owner.workers()
 
     def detach(self) -> None:
-        """Release this process's objects in the driver, and close the connection. Py4J releases an object when Python frees it."""
+        """Release this process's objects in the driver, and close the connection."""
         if self.context is None:
             return
         server = self.context._accumulatorServer
@@ -100,7 +100,25 @@ class AttachedCluster(SparkAccess):
         gc.collect()
         SparkContext._gateway = SparkContext._jvm = None
         with suppress(Exception):  # the driver may have ended before
+            release_objects(gateway._gateway_client)
             gateway.close()
+
+
+def release_objects(client: Any) -> None:
+    """Release all objects that this process has in the driver.
+
+    Py4J releases an object some time after Python has freed it. Without this call, the driver would keep the objects that Python still has,
+    or has freed just now, when the process ends.
+    """
+    from py4j.finalizer import ThreadSafeFinalizer
+
+    prefix = f"{client.address}{client.port}"
+    with ThreadSafeFinalizer.lock:
+        held = [key.removeprefix(prefix) for key in ThreadSafeFinalizer.finalizers if key.startswith(f"{prefix}o")]
+        ThreadSafeFinalizer.clear_finalizers(clear_all=True)
+    freed = [task[1] for task in list(client.finalizer_deque) if isinstance(task, tuple)]
+    for target_id in {*held, *freed}:
+        client.garbage_collect_object(target_id, False)
 
 
 class _RemoteSlots:

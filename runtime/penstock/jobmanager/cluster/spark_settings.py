@@ -34,6 +34,11 @@ _ALWAYS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.eventLog.enabled": "false",
+    # Spark keeps ended jobs also without its UI. The JobManager reads only the jobs that have just failed.
+    "spark.ui.retainedJobs": "100",
+    "spark.ui.retainedStages": "300",
+    "spark.ui.retainedTasks": "2000",
+    "spark.ui.retainedDeadExecutors": "10",
     "spark.rpc.netty.dispatcher.numThreads": "2",
     "spark.rpc.io.threads": "2",
     "spark.shuffle.io.clientThreads": "2",
