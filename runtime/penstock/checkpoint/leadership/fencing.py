@@ -96,6 +96,14 @@ def list_leader_folder(storage: CheckpointStorage) -> LeaderFolder:
     return LeaderFolder(sorted(claims), sorted(bases))
 
 
+def candidate_of(storage: CheckpointStorage, epoch: int) -> str:
+    """Return the id of the candidate that claimed a number, or an empty string if the claim does not exist."""
+    try:
+        return read_record(storage, claim_path(epoch), ClaimRecord, _CLAIM_REMEDY).candidate
+    except ObjectMissing:
+        return ""
+
+
 def read_bases(storage: CheckpointStorage, epochs: list[int] | None = None) -> dict[int, Base]:
     """Return the bases by epoch. A base that was removed after the listing is left out.
 

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
+import msgspec
+
 from penstock.checkpoint.coordinator.coordinator import CheckpointCoordinator
 from penstock.checkpoint.coordinator.settings import CheckpointSettings, TerminalState
 from penstock.checkpoint.coordinator.termination import ShutdownReport
@@ -17,7 +19,7 @@ from penstock.checkpoint.events import Event, JobDescription
 from penstock.checkpoint.files.layout import checkpoint_folder
 from penstock.checkpoint.files.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.files.storage import CheckpointStorage
-from penstock.checkpoint.leadership.fencing import Candidate
+from penstock.checkpoint.leadership.fencing import Candidate, list_leader_folder
 from penstock.checkpoint.leadership.probe import probe
 from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
@@ -136,8 +138,21 @@ class JobCheckpoints:
         return read_result(self.storage)
 
     def store_result(self, record: ResultRecord) -> None:
-        """Store the result of the job. Call it before `close`."""
-        store_result(self.storage, record)
+        """Store the result of the job. Call it before `close`, and before the end is announced.
+
+        Raises:
+            Fenced: another JobManager has taken over the job. The result does not count.
+            StorageError: it is unknown whether the result was stored.
+        """
+        if self._recovery is None:  # the job has ended before its first attempt
+            begun = max(list_leader_folder(self.storage).bases, default=0)
+            store_result(self.storage, msgspec.structs.replace(record, epoch=begun))
+            return
+        leadership = self._recovery.leadership
+        leadership.check()
+        epoch, writer = leadership.epoch, leadership.candidate.id
+        store_result(self.storage, msgspec.structs.replace(record, epoch=epoch, candidate=writer))
+        leadership.check()
 
     def take_over(self) -> Recovery:
         """Claim the next leader epoch and find the snapshot from which the attempt starts. Nothing else is changed."""

@@ -20,6 +20,7 @@ from collections.abc import Callable
 
 from penstock.checkpoint.coordinator.termination import ShutdownReport
 from penstock.checkpoint.events import CheckpointCompleted, JobMustFail
+from penstock.checkpoint.recovery.takeover import Recovery
 from penstock.common.errors import Fenced
 from penstock.common.job_status import JobStatus
 from penstock.connectors.core.sink import CommitEnvironment
@@ -33,11 +34,12 @@ from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.ending import events
 from penstock.jobmanager.job.ending.state import Stage
 from penstock.jobmanager.job.epoch_loop import EpochLoop
+from penstock.jobmanager.job.job_end import JobEnd
 from penstock.jobmanager.job.job_history import JobHistory
 from penstock.jobmanager.job.job_metrics import JobMetrics
 from penstock.jobmanager.job.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job.job_requests import AttemptRestarted, JobRequests, Stopped
-from penstock.jobmanager.job.job_result import ResultRecord, store_or_retry
+from penstock.jobmanager.job.job_result import ResultRecord
 from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.scheduler import JobScheduler
@@ -101,6 +103,12 @@ class JobMaster:
             ),
         )
         self.checkpoints.coordinator.history.wall_offset_ms = lambda: clock.now_ms() - clock.monotonic_ms()
+        self._end = JobEnd(
+            job_id,
+            self.checkpoints,
+            is_kept=self.options.keep_result,
+            is_elected=self.options.waits_to_lead is not None,
+        )
         self.attempt = 0
         self._ended_at_s = 0.0
         self.error: BaseException | None = None
@@ -219,10 +227,7 @@ class JobMaster:
         if self.options.waits_to_lead is not None:
             wait_to_lead(self.parts.steps, self.options.waits_to_lead, self._requests.handle_while_down)
             self._record_event("this JobManager leads")
-        ended = self.checkpoints.result() if self.options.keep_result else None
-        if ended is not None:
-            self.history.end_of_input = ended.end_of_input
-            raise Stopped(ended.status)
+        self._stop_if_ended()
         if self.options.awaits_release:
             wait_for_release(self.parts.steps, lambda: self.checkpoints.is_released(), self._pause_while_down)
             self._record_event("the job is released")
@@ -231,6 +236,12 @@ class JobMaster:
         self.checkpoints.open(self.graph, self.options.allow_non_restored, fresh=fresh)
         self.is_accepted = True
         self._decided.set()
+
+    def _stop_if_ended(self) -> None:
+        ended = self._end.recorded()
+        if ended is not None:
+            self.history.end_of_input = ended.end_of_input
+            raise Stopped(ended.status)
 
     def restart_attempt(self, restart: AttemptRestarted) -> None:
         """End the attempt without a failure, so that another attempt starts at once."""
@@ -317,8 +328,13 @@ class JobMaster:
                 self._record_failure(error)
         try:
             self._settle_commits(status)
-            if self.options.keep_result and status in (JobStatus.FINISHED, JobStatus.CANCELED):
-                self._store_result(status)
+            result = ResultRecord(status, self._now(), self.history.end_of_input)
+            failure = self.error if self.is_accepted else None
+            self._end.record(result, failure, lambda: self.checkpoints.close(status, self._monotonic()))
+            report = self.checkpoints.close(status, self._monotonic())
+        except Fenced as error:  # the job runs elsewhere, so this end is void
+            self.error, status = error, JobStatus.SUSPENDED
+            self._record_failure(error)
             report = self.checkpoints.close(status, self._monotonic())
         except Exception as error:  # the result of the job is final, so only record the cleanup failure
             self._record_failure(error)
@@ -333,15 +349,6 @@ class JobMaster:
         if status is not JobStatus.SUSPENDED:
             self.on_ended(self)
         self._requests.fail_all(status)
-
-    def _store_result(self, status: JobStatus) -> None:
-        """Store the result before the checkpoints are deleted. Without a result and without checkpoints, a restarted master would start the
-        job from nothing.
-        """
-        record = ResultRecord(status, self._now(), self.history.end_of_input)
-        store_or_retry(
-            lambda: self.checkpoints.store_result(record), lambda: self.checkpoints.close(status, self._monotonic())
-        )
 
     def _settle_commits(self, status: JobStatus) -> None:
         """Make the commits that completed checkpoints promised, so that the checkpoints can be deleted."""
@@ -385,7 +392,7 @@ class JobMaster:
         steps.begin(WAITING)
         graph = self.scheduler.place(self.runner, self._pause_while_down, self._record_event)
         steps.begin(TAKING_OVER)
-        recovery = self.checkpoints.take_over()
+        recovery = self._take_over()
         # The leader epoch is unique: no attempt of any JobManager of this job has the same number.
         self.attempt = recovery.epoch
         steps.begin(PLANNING)
@@ -425,6 +432,14 @@ class JobMaster:
         self.metrics.begin_attempt(graph, self.attempt, self.runner.task_managers)
         self._requests.feed(events.AttemptStarted())
         return EpochLoop(self.parts, self._requests, self.runner, graph, self.attempt, plans)
+
+    def _take_over(self) -> Recovery:
+        """Claim the next leader epoch. At the first claim, the previous JobManager may have recorded the end since `open`."""
+        try:
+            return self.checkpoints.take_over()
+        finally:
+            if not self.attempt:
+                self._stop_if_ended()
 
     def step(self, loop: EpochLoop) -> None:
         """Handle requests and run one epoch.

@@ -3,6 +3,10 @@
 The checkpoints of an ended job may be deleted, and the arguments of its pod still describe its first start. Only a record distinguishes
 *not yet run* from *over*. A job that was stopped with a savepoint is over too. Its successor continues from the
 savepoint. If the stopped job ran again, both jobs would write the same output.
+
+A JobManager that is superseded while its job ends must not record the end, because the job runs elsewhere. So a record has the leader epoch
+of its writer, and the writer lists the claims before and after the put (`JobCheckpoints.store_result`). A record counts only if no attempt of
+a higher leader epoch of another JobManager has begun. A new leader reads the record after its claim and before it begins.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from penstock.checkpoint.files.storage import CheckpointStorage, read_record
+from penstock.checkpoint.leadership.fencing import candidate_of, list_leader_folder
 from penstock.checkpoint.store.object_store import ObjectMissing
 from penstock.common.errors import PenstockError, StorageError
 from penstock.common.job_status import JobStatus
@@ -25,19 +30,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RESULT = "result"
+OTHERS = "results"
+"""Folder of the records that follow a record of a superseded JobManager."""
 
 
-class ResultRecord(msgspec.Struct, frozen=True):
+class ResultRecord(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """Content of `<root>/<job-id>/result`. `ended_at` is in ms since the epoch."""
 
     status: JobStatus
     ended_at: int
     end_of_input: bool = False
     """Whether the job has read all of its input. It is False if an older version without this field wrote the record."""
+    epoch: int = 0
+    """Leader epoch of the writer. It is 0 if an older version wrote the record."""
+    candidate: str = ""
+    """Id of the writer (`fencing.Candidate`). After the end, the writer begins one more epoch, in which it deletes the checkpoints."""
+    failure: str = ""
+    """Failure of a job that is FAILED."""
 
 
 def store_result(storage: CheckpointStorage, record: ResultRecord) -> None:
-    """Store the result of the job before its checkpoints are deleted. The first result is final.
+    """Store the result of the job before its checkpoints are deleted. The first result that counts is final.
 
     >>> storage = CheckpointStorage("memory://doc/result", "job-1")
     >>> store_result(storage, ResultRecord(JobStatus.FINISHED, 7, end_of_input=True))
@@ -48,7 +61,9 @@ def store_result(storage: CheckpointStorage, record: ResultRecord) -> None:
     Raises:
         StorageError: it is unknown whether the record was stored.
     """
-    storage.put_if_absent(RESULT, msgspec.json.encode(record))
+    content = msgspec.json.encode(record)
+    if not storage.put_if_absent(RESULT, content) and read_result(storage) is None:
+        storage.put_if_absent(f"{OTHERS}/{record.epoch}", content)
 
 
 def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> None:
@@ -72,6 +87,23 @@ def store_or_retry(store: Callable[[], None], close: Callable[[], object]) -> No
     except StorageError:
         retry_in_background(end)
         raise
+
+
+def store_and_wait(store: Callable[[], None], *, pause_s: float = 1.0) -> None:
+    """Store the result of an ended job. If storage does not respond, try again until it does, so that no end is announced without a record.
+
+    Args:
+        store: function that stores the result.
+
+    Raises:
+        Fenced: another JobManager has taken over the job.
+    """
+    while True:
+        try:
+            return store()
+        except StorageError as error:
+            logger.warning("the result of the job could not be stored, so its end waits: %s", error.message)
+        time.sleep(pause_s)
 
 
 def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, longest_pause_s: float = 60.0) -> None:
@@ -111,8 +143,24 @@ def read_result(storage: CheckpointStorage) -> ResultRecord | None:
         SnapshotTorn: the record cannot be read.
         StorageError: the store does not respond.
     """
+    record = _read(storage, RESULT)
+    if record is None or record.epoch == 0:
+        return record
+    begun = max(list_leader_folder(storage).bases, default=0)
+    if _counts(storage, record, begun):
+        return record
+    others = (_read(storage, f"{OTHERS}/{name}") for name in storage.list_names(OTHERS))
+    return next((other for other in others if other is not None and _counts(storage, other, begun)), None)
+
+
+def _counts(storage: CheckpointStorage, record: ResultRecord, begun: int) -> bool:
+    """Return whether a record counts. `begun`: highest leader epoch that has begun."""
+    return record.epoch >= begun or bool(record.candidate and record.candidate == candidate_of(storage, begun))
+
+
+def _read(storage: CheckpointStorage, name: str) -> ResultRecord | None:
     remedy = "this record has the result of the job. Remove it only to run the job again with this id"
     try:
-        return read_record(storage, RESULT, ResultRecord, remedy)
+        return read_record(storage, name, ResultRecord, remedy)
     except ObjectMissing:
         return None

@@ -1,0 +1,212 @@
+"""The end of a job is recorded before it is announced. A superseded JobManager records nothing, and an ended job never runs again."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.recovery.takeover import take_over
+from penstock.checkpoint.store.faults import Fault, FaultyStore
+from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
+from penstock.common.errors import Fenced, RestoreRefused
+from penstock.common.job_status import JobStatus
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+from penstock.graph.executor import executing_on
+from penstock.jobmanager.job import job_result
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_result
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.start_steps import WAITING_TO_LEAD
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from tests.in_process import InProcess, environment, until
+
+JOB = "1" * 32
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    made: list[Session] = []
+    yield made
+    for session in made:
+        session.stop()
+
+
+def start(
+    sessions: list[Session],
+    folder: Path,
+    function: Callable[[int], int] = lambda n: n,
+    leads: threading.Event | None = None,
+    *,
+    elected: bool = True,
+    retention: str = "RETAIN_ON_CANCELLATION",
+) -> JobMaster:
+    """Start a master's job. It waits until `leads` is set; None means that it leads at once."""
+    session = Session(InProcess(), SubmitOptions(job_id=JOB, keep_result=True))
+    if elected:
+        session.waits_to_lead = (lambda seconds: True) if leads is None else leads.wait
+    sessions.append(session)
+    found: list[JobMaster] = []
+    started = threading.Event()
+
+    def on_started(master: JobMaster) -> None:
+        found.append(master)
+        started.set()
+
+    session.on_started = on_started
+    kept = {"execution.checkpointing.externalized-checkpoint-retention": retention}
+    env = environment(folder, **{"restart-strategy.type": "none", **kept})
+    env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").map(function).print()
+
+    def run() -> None:
+        with executing_on(session), contextlib.suppress(Exception):
+            env.execute_async("job")
+
+    threading.Thread(target=run, daemon=True).start()
+    assert started.wait(30)
+    return found[0]
+
+
+def running(sessions: list[Session], folder: Path, **options: str) -> JobMaster:
+    master = start(sessions, folder, **options)
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    return master
+
+
+def fail(value: int) -> int:
+    if value > 5:
+        raise ValueError("broken")
+    return value
+
+
+def test_a_standby_touches_nothing_until_it_leads(sessions: list[Session], tmp_path: Path) -> None:
+    leads = threading.Event()
+    master = start(sessions, tmp_path, leads=leads)
+    until(lambda: master.parts.steps.step == WAITING_TO_LEAD, master)
+    assert master.checkpoints.storage.list_objects() == []
+    leads.set()
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+
+
+def test_a_standby_does_not_run_a_job_that_failed_under_the_leader(sessions: list[Session], tmp_path: Path) -> None:
+    leads = threading.Event()
+    standby = start(sessions, tmp_path, fail, leads)
+    leader = start(sessions, tmp_path, fail)
+    assert leader.wait(30) is JobStatus.FAILED
+    result = read_result(leader.checkpoints.storage)
+    assert result is not None
+    assert result.status is JobStatus.FAILED
+    assert "broken" in result.failure
+    leads.set()
+    assert standby.wait(30) is JobStatus.FAILED
+    assert standby.attempt == 0
+    assert isinstance(standby.error, RestoreRefused)
+    assert "broken" in standby.error.message
+    assert "another id" in standby.error.remedy
+
+
+def test_a_failure_of_a_job_without_an_election_is_not_final(sessions: list[Session], tmp_path: Path) -> None:
+    master = start(sessions, tmp_path, fail, elected=False)
+    assert master.wait(30) is JobStatus.FAILED
+    assert read_result(master.checkpoints.storage) is None
+
+
+def test_a_leader_that_is_superseded_while_its_job_fails_is_suspended_and_the_job_runs_on(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    seen, go_on = tmp_path / "seen", tmp_path / "go_on"
+
+    def fail_when_superseded(value: int) -> int:
+        if value > 5:
+            seen.touch()
+            while not go_on.exists():
+                time.sleep(0.01)
+            raise ValueError("broken")
+        return value
+
+    old = start(sessions, tmp_path, fail_when_superseded)
+    until(seen.exists, old)
+    new = running(sessions, tmp_path)
+    go_on.touch()
+    assert old.wait(30) is JobStatus.SUSPENDED
+    assert isinstance(old.error, Fenced)
+    assert read_result(new.checkpoints.storage) is None
+    assert new.history.status is JobStatus.RUNNING
+
+
+def test_an_end_counts_after_the_checkpoints_are_deleted(sessions: list[Session], tmp_path: Path) -> None:
+    """The deletion begins one more leader epoch, which must not make the record void."""
+    master = running(sessions, tmp_path, retention="NO_EXTERNALIZED_CHECKPOINTS")
+    until(lambda: bool(master.checkpoints.storage.checkpoint_ids()), master)
+    master.request(Operation("cancel"))
+    assert master.wait(30) is JobStatus.CANCELED
+    assert master.checkpoints.storage.checkpoint_ids() == []
+    again = start(sessions, tmp_path)
+    assert again.wait(30) is JobStatus.CANCELED
+    assert again.attempt == 0
+
+
+@pytest.mark.parametrize("status", [JobStatus.FAILED, JobStatus.CANCELED, JobStatus.FINISHED])
+def test_a_late_record_of_a_superseded_leader_does_not_end_the_job(
+    sessions: list[Session], tmp_path: Path, status: JobStatus
+) -> None:
+    master = running(sessions, tmp_path)
+    storage = master.checkpoints.storage
+    store_result(storage, ResultRecord(status, 1, epoch=master.attempt - 1 or -1))
+    assert read_result(storage) is None
+    master.request(Operation("cancel"))
+    assert master.wait(30) is JobStatus.CANCELED
+    result = read_result(storage)
+    assert result is not None
+    assert (result.status, result.epoch) == (JobStatus.CANCELED, master.attempt)
+    again = start(sessions, tmp_path)
+    assert again.wait(30) is JobStatus.CANCELED
+    assert again.attempt == 0
+
+
+def test_an_end_that_was_recorded_between_the_check_and_the_claim_of_the_next_leader_counts(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB)
+    old = take_over(storage, name="old")
+    old.begin()
+    from penstock.jobmanager.job import checkpoints
+
+    def claims_late(*args: object, **named: object) -> object:
+        store_result(storage, ResultRecord(JobStatus.FINISHED, 1, epoch=old.epoch))
+        return take_over(*args, **named)
+
+    monkeypatch.setattr(checkpoints, "take_over", claims_late)
+    master = start(sessions, tmp_path)
+    assert master.wait(30) is JobStatus.FINISHED, master.error
+    assert master.attempt == 0
+    result = read_result(storage)
+    assert result is not None
+    assert result.epoch == old.epoch
+
+
+def test_an_end_is_announced_only_after_it_is_recorded(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_result.time, "sleep", lambda seconds: threading.Event().wait(0.01))
+    master = running(sessions, tmp_path)
+    faulty = FaultyStore(LocalStore())
+    policy = RetryPolicy(retry_for=0.1, pause=0.01)
+    master.checkpoints.storage.stores.use("file", RetryingStore(faulty, policy))
+    faulty.inject("put", Fault.TIMEOUT_BEFORE, match="/result", times=10**9)
+    operation = master.request(Operation("cancel"))
+    time.sleep(1.5)
+    assert not master.is_done
+    assert not operation.is_done
+    assert master.history.status is not JobStatus.CANCELED
+    faulty.heal()
+    assert master.wait(30) is JobStatus.CANCELED
+    result = read_result(master.checkpoints.storage)
+    assert result is not None
+    assert result.status is JobStatus.CANCELED
