@@ -1,4 +1,4 @@
-"""The end of a job in the JobMaster: it is recorded before it is announced, and a job with a recorded end does not run again."""
+"""The end of a job: the JobMaster records it before it announces it, and a job with a recorded end does not run again."""
 
 from __future__ import annotations
 

@@ -103,12 +103,8 @@ class JobMaster:
             ),
         )
         self.checkpoints.coordinator.history.wall_offset_ms = lambda: clock.now_ms() - clock.monotonic_ms()
-        self._end = JobEnd(
-            job_id,
-            self.checkpoints,
-            is_kept=self.options.keep_result,
-            is_elected=self.options.waits_to_lead is not None,
-        )
+        elected = self.options.waits_to_lead is not None
+        self._end = JobEnd(job_id, self.checkpoints, is_kept=self.options.keep_result, is_elected=elected)
         self.attempt = 0
         self._ended_at_s = 0.0
         self.error: BaseException | None = None
@@ -328,8 +324,8 @@ class JobMaster:
                 self._record_failure(error)
         try:
             self._settle_commits(status)
-            result = ResultRecord(status, self._now(), self.history.end_of_input)
-            failure = self.error if self.is_accepted else None
+            savepoint, failure = self._requests.savepoint_of_end, self.error if self.is_accepted else None
+            result = ResultRecord(status, self._now(), self.history.end_of_input, savepoint=savepoint)
             self._end.record(result, failure, lambda: self.checkpoints.close(status, self._monotonic()))
             report = self.checkpoints.close(status, self._monotonic())
         except Fenced as error:  # the job runs elsewhere, so this end is void

@@ -302,6 +302,12 @@ class JobRequests:
         return self.state.stage is Stage.ENDED and ending is not None and ending.cause is Cause.INPUT
 
     @property
+    def savepoint_of_end(self) -> str:
+        """Return the savepoint with which the job was stopped, or an empty string."""
+        ending = self.state.ending
+        return ending.location if ending is not None and self.state.stage is Stage.ENDED else ""
+
+    @property
     def rescale(self) -> Operation | None:
         """Return the rescale that begins the next attempt."""
         ending = self.state.ending

@@ -6,7 +6,7 @@ savepoint. If the stopped job ran again, both jobs would write the same output.
 
 A JobManager that is superseded while its job ends must not record the end, because the job runs elsewhere. So a record has the leader epoch
 of its writer, and the writer lists the claims before and after the put (`JobCheckpoints.store_result`). A record counts only if no attempt of
-a higher leader epoch of another JobManager has begun. A new leader reads the record after its claim and before it begins.
+a higher leader epoch of another JobManager has started. A new leader reads the record after its claim and before it begins.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class ResultRecord(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     """Id of the writer (`fencing.Candidate`). After the end, the writer begins one more epoch, in which it deletes the checkpoints."""
     failure: str = ""
     """Failure of a job that is FAILED."""
+    savepoint: str = ""
+    """Savepoint with which the job was stopped."""
 
 
 def store_result(storage: CheckpointStorage, record: ResultRecord) -> None:
@@ -154,7 +156,7 @@ def read_result(storage: CheckpointStorage) -> ResultRecord | None:
 
 
 def _counts(storage: CheckpointStorage, record: ResultRecord, begun: int) -> bool:
-    """Return whether a record counts. `begun`: highest leader epoch that has begun."""
+    """Return whether a record counts. `begun`: highest leader epoch with a base."""
     return record.epoch >= begun or bool(record.candidate and record.candidate == candidate_of(storage, begun))
 
 

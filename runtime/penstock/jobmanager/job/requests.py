@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +23,8 @@ class Operation:
     location: str | None = None
     failure: str | None = None
     result: Any = None
+    before_done: Callable[[Operation], object] = lambda operation: None
+    """Function that is called with the outcome, before callers can see it."""
     _done: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -31,10 +34,12 @@ class Operation:
     def complete(self, *, location: str | None = None, result: Any = None) -> None:
         self.location = location
         self.result = result
+        self.before_done(self)
         self._done.set()
 
     def fail(self, failure: str) -> None:
         self.failure = failure
+        self.before_done(self)
         self._done.set()
 
     def wait(self, timeout_s: float | None = None) -> bool:

@@ -139,7 +139,7 @@ def run_master(
     spark_secret(settings)  # fail now, and not when the first job needs the cluster
     elected = is_elected(settings)
     job_id = job_id or job_id_of(settings)
-    cluster = MasterClusterProvider(settings, accepts_workers=not elected)
+    cluster = MasterClusterProvider(settings)
     member = join(settings, job_id, cluster.host) if elected else None
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
@@ -154,7 +154,7 @@ def run_master(
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
     if member is not None:
-        member.on_lead = cluster.accept_workers
+        cluster.accepts_workers, member.on_lead = False, cluster.accept_workers
     begin = partial(cluster.begin, entry)
     return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted, member=member)
 

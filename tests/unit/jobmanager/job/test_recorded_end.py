@@ -6,7 +6,9 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +21,8 @@ from penstock.common.errors import Fenced, RestoreRefused
 from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.job import job_result
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_result
+from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_and_wait, store_result
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.start_steps import WAITING_TO_LEAD
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
@@ -73,7 +74,7 @@ def start(
     return found[0]
 
 
-def running(sessions: list[Session], folder: Path, **options: str) -> JobMaster:
+def running(sessions: list[Session], folder: Path, **options: Any) -> JobMaster:
     master = start(sessions, folder, **options)
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     return master
@@ -176,13 +177,12 @@ def test_an_end_that_was_recorded_between_the_check_and_the_claim_of_the_next_le
     storage = CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB)
     old = take_over(storage, name="old")
     old.begin()
-    from penstock.jobmanager.job import checkpoints
 
-    def claims_late(*args: object, **named: object) -> object:
+    def claims_late(*args: Any, **named: Any) -> Any:
         store_result(storage, ResultRecord(JobStatus.FINISHED, 1, epoch=old.epoch))
         return take_over(*args, **named)
 
-    monkeypatch.setattr(checkpoints, "take_over", claims_late)
+    monkeypatch.setattr("penstock.jobmanager.job.checkpoints.take_over", claims_late)
     master = start(sessions, tmp_path)
     assert master.wait(30) is JobStatus.FINISHED, master.error
     assert master.attempt == 0
@@ -194,7 +194,7 @@ def test_an_end_that_was_recorded_between_the_check_and_the_claim_of_the_next_le
 def test_an_end_is_announced_only_after_it_is_recorded(
     sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_result.time, "sleep", lambda seconds: threading.Event().wait(0.01))
+    monkeypatch.setattr("penstock.jobmanager.job.job_end.store_and_wait", partial(store_and_wait, pause_s=0.01))
     master = running(sessions, tmp_path)
     faulty = FaultyStore(LocalStore())
     policy = RetryPolicy(retry_for=0.1, pause=0.01)

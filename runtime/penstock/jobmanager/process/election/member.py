@@ -55,6 +55,7 @@ class Member:
         self._watcher: LinkWatcher | None = None
         self._wake = threading.Event()
         self._leads = threading.Event()
+        self._serves = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
 
@@ -69,9 +70,9 @@ class Member:
         return None if self._elector is None else self._elector.leader
 
     def leader_url(self) -> str | None:
-        """Return the URL of the leader's REST API, or an empty string if no leader is known. None means that this process leads."""
+        """Return the URL of the leader's REST API, or an empty string if none serves requests. None means that this process serves them."""
         if self.leads:
-            return None
+            return None if self._serves.is_set() else ""
         leader = self.leader
         return "" if leader is None or leader.released else leader.rest
 
@@ -91,6 +92,10 @@ class Member:
     def wait(self, timeout_s: float) -> bool:
         """Wait until this process leads. Return whether it leads."""
         return self._leads.wait(timeout_s)
+
+    def serve(self) -> None:
+        """Record that this process leads and can answer requests, because it knows the requests to the previous leader."""
+        self._serves.set()
 
     def leave(self) -> None:
         """Give up the leadership, because the process ends. Call it after the jobs have stopped."""

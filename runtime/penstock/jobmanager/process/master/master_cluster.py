@@ -48,15 +48,12 @@ _READ_BY_DRIVERS = (
 
 
 class MasterClusterProvider:
-    """Provider that starts the driver and the resource manager for the first job, or before it. Workers supply the slots.
+    """Provider that starts the driver and the resource manager for the first job, or before it. Workers supply the slots."""
 
-    Args:
-        accepts_workers: whether workers may register. A standby has a driver, and no workers until `accept_workers`.
-    """
-
-    def __init__(self, settings: Configuration, *, accepts_workers: bool = True) -> None:
+    def __init__(self, settings: Configuration) -> None:
         self._settings = settings
-        self._accepts_workers = accepts_workers
+        self.accepts_workers = True
+        """Whether workers may register. A standby has a driver, and no workers until `accept_workers`."""
         self._listening = threading.Lock()
         """Lock for the start of the resource manager: the start of the driver and `accept_workers` may start it."""
         self.cluster: SparkCluster | None = None
@@ -127,13 +124,13 @@ class MasterClusterProvider:
         with self._listening:
             self.cluster = cluster
             self._end_when_driver_ends(cluster)
-            if self._accepts_workers:
+            if self.accepts_workers:
                 self._listen(cluster, config.host)
 
     def accept_workers(self) -> None:
         """Let workers register, because this process leads now."""
         with self._listening:
-            self._accepts_workers = True
+            self.accepts_workers = True
             if self.cluster is not None and self._resources is None:
                 self._listen(self.cluster, self.host)
 

@@ -13,6 +13,7 @@ from penstock.common.config import options
 from penstock.common.errors import InvalidJob
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.session.request_journal import RequestJournal
 from penstock.metrics.store import MetricStore
 
 MAX_OPERATIONS = 1_000
@@ -29,6 +30,8 @@ class Dispatcher:
         self.started_at = int(time.time() * 1000)
         self._jobs: dict[str, JobMaster] = {}
         self._operations: dict[str, Operation] = {}
+        self.journals: dict[str, RequestJournal] = {}
+        """Journal of each job whose masters elect a leader."""
         self._lock = threading.Lock()
 
     def check_free(self, job_id: str) -> None:
@@ -72,7 +75,14 @@ class Dispatcher:
             return self._jobs.get(job_id)
 
     def request(self, job: JobMaster, operation: Operation) -> Operation:
-        """Pass an operation to the job and keep it, so that clients can poll it."""
+        """Pass an operation to the job and keep it, so that clients can poll it.
+
+        Raises:
+            StorageError: masters elect a leader, and the request cannot be stored for the next leader.
+        """
+        journal = self.journals.get(job.job_id)
+        if journal is not None:
+            journal.accept(operation, job)
         self.add_operation(operation)
         return job.request(operation)
 

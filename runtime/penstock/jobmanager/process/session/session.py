@@ -40,6 +40,7 @@ from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.dispatcher import Dispatcher
 from penstock.jobmanager.process.session.program_settings import settings_of
+from penstock.jobmanager.process.session.request_journal import RequestJournal, continue_requests
 from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.validation.sink_settings import check_borders
 
@@ -126,8 +127,9 @@ class Session:
         self.on_accepted: Callable[[JobMaster], None] | None = None
         """Callback after a job was accepted."""
         self._given_warnings: set[str] = set()
-        self.waits_to_lead: Callable[[float], bool] | None = None
-        """See `JobMasterOptions.waits_to_lead`."""
+        self.waits_to_lead: Callable[[float], bool] | None = None  # see `JobMasterOptions.waits_to_lead`
+        self.on_serving: Callable[[], object] = lambda: None
+        """Callback when this process leads and knows the requests to the previous leader."""
 
     def submit(self, program: Program, on_results: Callable[[str, list[bytes]], None] | None = None) -> JobMaster:
         """Check the program, find slots and start the job. Wait until the job is accepted or refused."""
@@ -144,7 +146,7 @@ class Session:
             or False,
             sink=ResultSink(on_results, self.on_line),
             keep_result=submit_options.keep_result,
-            waits_to_lead=self.waits_to_lead,
+            waits_to_lead=None if self.waits_to_lead is None else lambda seconds: self._waits_to_lead(master, seconds),
         )
         master = JobMaster(
             program, submit_options.job_id or self.job_id_of(program), settings, SystemClock(), master_options
@@ -170,6 +172,16 @@ class Session:
         if master.wait_for_acceptance() and self.on_accepted is not None:
             self.on_accepted(master)
         return master
+
+    def _waits_to_lead(self, master: JobMaster, seconds: float) -> bool:
+        """Wait for the leadership. Then continue the requests to the previous leader."""
+        journal = self.dispatcher.journals.setdefault(master.job_id, RequestJournal(master.checkpoints.storage))
+        journal.note_earlier()
+        if self.waits_to_lead is None or not self.waits_to_lead(seconds):
+            return False
+        continue_requests(journal, master, self.dispatcher.add_operation, master.checkpoints.result())
+        self.on_serving()
+        return True
 
     def _warn_of_settings(self, program: Program) -> None:
         """Warn once about each setting that has no effect."""

@@ -41,6 +41,8 @@ def members(tmp_path: Path):
 def test_the_first_member_leads_and_the_second_one_knows_its_address(members: Members) -> None:
     one = members.start("one")
     assert one.wait(20)
+    assert one.leader_url() == ""
+    one.serve()
     assert one.leader_url() is None
     two = members.start("two")
     deadline = time.monotonic() + 20

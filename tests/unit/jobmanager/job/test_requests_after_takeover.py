@@ -1,0 +1,177 @@
+"""Requests to a leader that is lost: the next leader executes and answers them, under the same ids."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.store.faults import Fault, FaultyStore
+from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
+from penstock.common.errors import StorageError
+from penstock.common.job_status import JobStatus
+from penstock.jobmanager.job.job_master import JobMaster
+from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.session import request_journal
+from penstock.jobmanager.process.session.request_journal import FOLDER, KEPT, RequestJournal
+from penstock.jobmanager.process.session.session import Session
+from tests.in_process import until
+from tests.unit.jobmanager.job.test_recorded_end import JOB, running, start
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    made: list[Session] = []
+    yield made
+    for session in made:
+        session.stop()
+
+
+def accept(folder: Path, operation: Operation) -> None:
+    """Store a request as a leader does that is killed before it executes the request."""
+    storage = CheckpointStorage(f"file://{folder}/checkpoints", JOB)
+    master = type("Lost", (), {})()
+    journal = RequestJournal(storage)
+    journal.load(master)
+    journal.accept(operation, master)
+    operation.before_done = lambda found: None
+
+
+def of(sessions: list[Session], request_id: str) -> Operation:
+    """Return the request as the newest session's REST API finds it."""
+    deadline = time.monotonic() + 30
+    while (found := sessions[-1].dispatcher.operation(request_id)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def test_the_next_leader_takes_a_requested_savepoint_under_the_same_id(sessions: list[Session], tmp_path: Path) -> None:
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+    accept(tmp_path, request)
+    master = running(sessions, tmp_path)
+    found = of(sessions, request.id)
+    assert found.wait(30)
+    assert found.failure is None
+    assert found.location is not None
+    assert Path(found.location.removeprefix("file://"), "_metadata").is_file()
+    assert master.history.status is JobStatus.RUNNING
+
+
+def test_the_answer_of_a_request_survives_its_leader(sessions: list[Session], tmp_path: Path) -> None:
+    first = running(sessions, tmp_path)
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB})
+    sessions[-1].dispatcher.request(first, request)
+    assert request.wait(30)
+    first.suspend()
+    assert first.wait(30) is JobStatus.SUSPENDED
+    running(sessions, tmp_path)
+    found = of(sessions, request.id)
+    assert found.is_done
+    assert found.location == request.location
+
+
+def test_a_request_that_a_suspended_leader_fails_is_executed_by_the_next_one(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    first = running(sessions, tmp_path)
+    first.suspend()
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB})
+    sessions[-1].dispatcher.request(first, request)
+    assert first.wait(30) is JobStatus.SUSPENDED
+    assert request.wait(30)
+    assert request.failure
+    running(sessions, tmp_path)
+    found = of(sessions, request.id)
+    assert found.wait(30)
+    assert found.location, found.failure
+
+
+def test_a_stop_whose_answer_was_lost_is_answered_from_the_record_of_the_end(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = running(sessions, tmp_path)
+    request = Operation("stop", {"directory": f"file://{tmp_path}/sp", "job": JOB})
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestJournal, "_storing_answer", lambda self, master: lambda operation: None)
+        sessions[-1].dispatcher.request(first, request)
+    assert first.wait(30) is JobStatus.FINISHED
+    assert request.wait(30)
+    second = start(sessions, tmp_path)
+    assert second.wait(30) is JobStatus.FINISHED
+    found = of(sessions, request.id)
+    assert found.wait(30)
+    assert found.failure is None
+    assert found.location == request.location
+
+
+def test_an_unanswered_cancel_ends_the_job_under_the_next_leader(sessions: list[Session], tmp_path: Path) -> None:
+    request = Operation("cancel", {"job": JOB})
+    accept(tmp_path, request)
+    master = start(sessions, tmp_path)
+    assert master.wait(60) is JobStatus.CANCELED
+    assert of(sessions, request.id).failure is None
+
+
+def test_a_standby_continues_with_the_parallelism_of_a_rescale_that_it_did_not_see(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    leads = threading.Event()
+    standby = start(sessions, tmp_path, leads=leads)
+    until(lambda: bool(standby.parts.steps.step), standby)
+    leader = running(sessions, tmp_path)
+    request = Operation("rescale", {"parallelism": 3, "job": JOB})
+    sessions[-1].dispatcher.request(leader, request)
+    assert request.wait(30)
+    assert request.failure is None
+    leader.suspend()
+    assert leader.wait(30) is JobStatus.SUSPENDED
+    leads.set()
+    until(lambda: standby.history.status is JobStatus.RUNNING, standby)
+    assert standby.parallelism == 3
+
+
+def test_the_parallelism_of_a_new_process_takes_precedence_over_an_earlier_rescale(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    leader = running(sessions, tmp_path)
+    before = leader.parallelism
+    request = Operation("rescale", {"parallelism": before + 1, "job": JOB})
+    sessions[-1].dispatcher.request(leader, request)
+    assert request.wait(30)
+    assert request.failure is None
+    leader.suspend()
+    assert leader.wait(30) is JobStatus.SUSPENDED
+    assert running(sessions, tmp_path).parallelism == before
+
+
+def test_a_request_that_cannot_be_stored_is_refused(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = running(sessions, tmp_path)
+    journal = sessions[-1].dispatcher.journals[JOB]
+    faulty = FaultyStore(LocalStore())
+    faulty.inject("put", Fault.DENIED, match=f"/{FOLDER}/", times=10**9)
+    journal._storage.stores.use("file", RetryingStore(faulty, RetryPolicy(retry_for=0.1)))
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB})
+    with pytest.raises(StorageError):
+        sessions[-1].dispatcher.request(master, request)
+    assert sessions[-1].dispatcher.operation(request.id) is None
+
+
+def test_the_number_of_stored_requests_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_journal, "KEPT", 5)
+    assert KEPT > 5
+    storage = CheckpointStorage(f"file://{tmp_path}", JOB)
+    journal = RequestJournal(storage)
+    master: JobMaster = type("Any", (), {})()
+    for _ in range(12):
+        operation = Operation("checkpoint")
+        journal.accept(operation, master)
+        operation.complete(result=1)
+    assert len([name for name in storage.list_names(FOLDER) if "." not in name]) <= 6
