@@ -15,10 +15,13 @@ import pytest
 
 from tests.examples import EXAMPLES
 from tests.unit.cli.projects.test_init import check_refusal, run
+from tests.unit.cli.projects.warm_pytest import WarmPytest
 from tools.images import wheels
 from tools.images.wheels import REPOSITORY
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.unit.cli.terminal import Terminal
 
 NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/job.py"))
@@ -105,10 +108,25 @@ def test_the_command_of_the_readme_runs_in_real_processes(name: str) -> None:
     assert sorted(shown) == sorted(block(readme, "text").splitlines())
 
 
+@pytest.fixture(scope="module")
+def warm_pytest() -> Iterator[WarmPytest]:
+    with WarmPytest() as found:
+        yield found
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_the_test_and_the_manifest_of_a_copy_pass(offline: Terminal, tmp_path: Path, name: str) -> None:
+def test_the_test_and_the_manifest_of_a_copy_pass(
+    offline: Terminal, warm_pytest: WarmPytest, tmp_path: Path, name: str
+) -> None:
     folder = tmp_path / "copy"
     assert offline("examples", name, str(folder)).code == 0
+    assert re.search(r"^\d+ passed", warm_pytest.run(folder).splitlines()[-1])
+    assert offline("validate", str(folder / "flinkjob.yaml")).out.startswith("1 manifest in 1 file: no problem\n")
+
+
+def test_the_commands_for_the_test_and_the_manifest_of_a_copy_succeed(offline: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    assert offline("examples", "late_data", str(folder)).code == 0
     assert re.search(r"^\d+ passed", run("python -m pytest -q", folder).splitlines()[-1])
     assert run("penstock validate flinkjob.yaml", folder).startswith("1 manifest in 1 file: no problem\n")
 
