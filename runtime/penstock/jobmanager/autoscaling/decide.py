@@ -255,7 +255,8 @@ class _Situation:
     def _rescale(self, wanted: int, reason: Reason, message: str) -> Decision:
         """Rescale to the wanted parallelism, or to the available slots if they are more than the job has."""
         possible = max(min(wanted, self.latest.slots), min(wanted, self.current))
-        if possible == self.current and wanted > self.current:
+        is_short = self.current < possible < wanted and past.are_slots_arriving(self.history.samples)
+        if (possible == self.current and wanted > self.current) or is_short:
             return self._stay(Reason.WAITING_FOR_SLOTS, texts.waiting(message, wanted, self.latest.slots), wanted)
         if possible < wanted:
             message = texts.partly(message, possible, self.latest.slots)

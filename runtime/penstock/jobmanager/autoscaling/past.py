@@ -10,6 +10,8 @@ from penstock.jobmanager.autoscaling.samples import PastRescale, Sample
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 
 HOUR_MS = 3_600_000
+SLOTS_SETTLE_MS = 30_000
+"""Time without a new slot after which a job that waits for several slots uses those that it has."""
 REMEMBERED_MS = 24 * HOUR_MS
 """Time for which a rescale without effect prevents another one."""
 TREND_MS = 1_200_000
@@ -44,6 +46,13 @@ def ineffective(history: History, settings: AutoscalerSettings, parallelism: int
             else:
                 found.pop(id, None)
     return found
+
+
+def are_slots_arriving(samples: Sequence[Sample]) -> bool:
+    """Return whether the job has had fewer available slots a short time ago, so that more workers are probably starting."""
+    now = samples[-1]
+    recent = [one for one in samples if now.at_ms - one.at_ms <= SLOTS_SETTLE_MS]
+    return min(one.slots for one in recent) < now.slots
 
 
 def paused_ms(rescales: Iterable[PastRescale], now_ms: int, period_ms: float) -> int:

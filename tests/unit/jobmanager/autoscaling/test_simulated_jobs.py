@@ -13,6 +13,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from penstock.jobmanager.autoscaling import past
 from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from tests.unit.jobmanager.autoscaling.simulator import SimulatedJob, Vertex, ramp, sine_day, spike, step
 
@@ -174,6 +175,19 @@ def test_a_job_without_enough_slots_is_rescaled_when_they_exist() -> None:
     assert waiting.wanted >= 6
     [(at, old, new)] = job.rescales
     assert (1_200 <= at <= 1_215, old, new >= 6) == (True, 2, True)
+
+
+@pytest.mark.parametrize("total", [6, 3], ids=["all-start", "only-one-starts"])
+def test_workers_that_start_one_after_the_other_cause_one_rescale(total: int) -> None:
+    """Each rescale pauses the job. A job that waits for three more workers must not pause three times."""
+
+    def slots(now: float) -> int:
+        return min(total, 2 + max(0, int(now - 1_200) // 20))
+
+    job = SimulatedJob(chain(), step(1_400, 3_800), parallelism=2, slots=slots, splits=64).run(1_500)
+    [(at, old, new)] = job.rescales
+    assert (old, new) == (2, total)
+    assert at <= 1_200 + 20 * (total - 2) + past.SLOTS_SETTLE_MS / 1e3 + 20
 
 
 def test_a_recommending_autoscaler_changes_nothing() -> None:
