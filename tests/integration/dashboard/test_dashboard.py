@@ -25,7 +25,16 @@ from tests.integration.dashboard.site import READER, SECRET, TOKEN, Site
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-PAGES = ["graph", "timeline", "checkpoints", "exceptions", "connectors", "state/totals/total", "configuration"]
+PAGES = [
+    "graph",
+    "timeline",
+    "checkpoints",
+    "exceptions",
+    "connectors",
+    "autoscaler",
+    "state/totals/total",
+    "configuration",
+]
 PAINT_MS = 300
 """Limit in ms until the first paint, on loopback and an idle machine. `SLOWER` raises it for a busy machine."""
 SLOWER = float(os.environ.get("PENSTOCK_TEST_SLOWER", "5"))

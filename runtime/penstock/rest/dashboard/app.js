@@ -4,10 +4,11 @@ import { actions } from "./actions.js";
 import { badge, bytes, dur, h, isEnded, num, put, text, when } from "./dom.js";
 
 const main = document.getElementById("main"), head = document.getElementById("head"), nav = document.getElementById("nav");
-const JOB_PAGES = [["graph", "Job graph"], ["timeline", "Timeline"], ["checkpoints", "Checkpoints"], ["exceptions", "Exceptions"], ["connectors", "Sources and sinks"], ["state", "State"], ["configuration", "Configuration"]];
+const JOB_PAGES = [["graph", "Job graph"], ["timeline", "Timeline"], ["checkpoints", "Checkpoints"], ["exceptions", "Exceptions"], ["connectors", "Sources and sinks"], ["autoscaler", "Autoscaler"], ["state", "State"], ["configuration", "Configuration"]];
 const LOADERS = {
   jobs: () => import("./pages/jobs.js"), graph: () => import("./pages/job.js"), timeline: () => import("./pages/timeline.js"), checkpoints: () => import("./pages/checkpoints.js"),
   exceptions: () => import("./pages/exceptions.js"), connectors: () => import("./pages/connectors.js"), state: () => import("./pages/state.js"), configuration: () => import("./pages/configuration.js"),
+  autoscaler: () => import("./pages/autoscaler.js"),
   programs: () => import("./pages/programs.js"), taskmanagers: () => import("./pages/taskmanagers.js"), jobmanager: () => import("./pages/taskmanagers.js"),
 };
 
@@ -133,7 +134,7 @@ document.getElementById("theme").addEventListener("click", () => {
 document.getElementById("logout").addEventListener("click", async () => { await logOut(); turn++; if (current && current.close) current.close(); current = null; showLogin(); });
 whenLoggedOut(() => { if (session.role) { session.role = null; turn++; if (current && current.close) current.close(); current = null; showLogin("The session has ended."); } });
 window.addEventListener("hashchange", show);
-const KEYS = { g: "graph", t: "timeline", c: "checkpoints", e: "exceptions", s: "state" };
+const KEYS = { a: "autoscaler", g: "graph", t: "timeline", c: "checkpoints", e: "exceptions", s: "state" };
 window.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || /^(INPUT|SELECT|TEXTAREA)$/.test(event.target.tagName) || document.querySelector("dialog[open]")) return;
   if (KEYS[event.key] && jobId) location.hash = `#/jobs/${jobId}/${KEYS[event.key]}`;
