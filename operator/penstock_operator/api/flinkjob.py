@@ -158,10 +158,6 @@ class Job(Api):
     """Change this number to discard the current state and restart the job from initialSavepointPath. The operator verifies the path before it stops the job."""
 
 
-NO_STANDBYS = "standby masters are not supported, because each of two masters would take over the job from the other"
-"""Reason why `master.replicas` must be 1."""
-
-
 class Resources(Api):
     """CPU and memory of a container, with the same format as in a pod."""
 
@@ -174,13 +170,8 @@ class Resources(Api):
 class Master(Api):
     """Pods of the JobManager."""
 
-    replicas: int = Field(
-        default=1,
-        ge=1,
-        le=3,
-        json_schema_extra={"x-kubernetes-validations": [{"rule": "self == 1", "message": NO_STANDBYS}]},
-    )
-    """Number of master pods. It must be 1, because a second master would take over the job from the first. Kubernetes restarts a lost master, which then continues the job from its newest checkpoint."""
+    replicas: int = Field(default=1, ge=1, le=2)
+    """Number of master pods. If it is 2, one pod runs the job, and the other one is on standby. The standby takes over within seconds after the first pod is lost. If it is 1, Kubernetes restarts a lost master, which then continues the job from its newest checkpoint."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of the master's container. The engine divides the memory limit between the JVM and Python. If you set neither requests nor limits, the operator requests the minimum that the master needs."""
     pod_template: Schemaless = Field(default_factory=dict)

@@ -16,7 +16,6 @@ from penstock.common.config.option_table import meant_key
 from penstock_operator.api.cron import CronError, parse_cron
 from penstock_operator.api.flinkjob import (
     MAX_FILES,
-    NO_STANDBYS,
     SCRIPT_BYTES,
     TLS_ENABLED,
     TLS_SECRET,
@@ -42,6 +41,8 @@ OWNED_KEYS: Mapping[str, str] = {
     "execution.checkpointing.savepoint-dir": "spec.storage.savepoints",
     "state.savepoints.dir": "spec.storage.savepoints",
     "taskmanager.numberOfTaskSlots": "spec.worker.slots",
+    "high-availability.type": "spec.master.replicas",
+    "high-availability": "spec.master.replicas",
     "execution.savepoint.path": "spec.job.initialSavepointPath",
     "execution.state-recovery.path": "spec.job.initialSavepointPath",
     "rest.ssl.certificate-file": "rest.ssl.secret-name",
@@ -66,7 +67,6 @@ FIXED_KEYS: Mapping[str, str] = {
     "rest.ssl.client-authentication": "Probes of Kubernetes have no client certificate.",
     "jobmanager.rpc.port": "The port is always 7077.",
     "penstock.worker.health-port": "The port is always 8082.",
-    "high-availability.type": "Kubernetes restarts the only master when it is lost.",
 }
 """Configuration keys that no setting replaces, each with the reason."""
 
@@ -119,9 +119,6 @@ def _from_pydantic(error: ValidationError) -> Iterator[Problem]:
 
 def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:
     yield from _job(spec)
-    if spec.master.replicas > 1:
-        remedy = "Set it to 1. Kubernetes restarts a lost master, which continues from its newest checkpoint."
-        yield Problem("spec.master.replicas", NO_STANDBYS, remedy)
     yield from _autoscaling(spec)
     yield from _storage(spec)
     yield from _configuration(spec.configuration)

@@ -60,6 +60,8 @@ def children(
         *services(owner, incarnation),
         disruption_budget(owner, "worker", {"maxUnavailable": 1}),
     ]
+    if incarnation.spec.master.replicas > 1:
+        objects.append(disruption_budget(owner, "master", {"maxUnavailable": 1}))
     if desired.network_policy.enabled:
         objects.append(network_policy(owner, desired, operator))
     if desired.ingress is not None:
@@ -73,6 +75,7 @@ def optional_children(owner: Owner) -> list[tuple[str, str]]:
     """Return kind and name of the objects that the operator deletes when the spec no longer contains them."""
     return [
         ("NetworkPolicy", owner.name),
+        ("PodDisruptionBudget", owner.master),
         ("Ingress", owner.rest),
     ]
 

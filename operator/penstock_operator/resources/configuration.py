@@ -53,6 +53,7 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
     """
     folder = f"{CONF_DIR}/{TLS_FOLDER}"
     certificate, key = (f"{folder}/{name}" for name in TLS_KEYS)
+    elected = {"high-availability.type": "file"} if spec.master.replicas > 1 else {}
     tls = {"rest.ssl.certificate-file": certificate, "rest.ssl.key-file": key} if rest_tls_secret(spec) else {}
     return {
         **DEFAULTS,
@@ -60,6 +61,7 @@ def configuration(spec: FlinkJobSpec) -> dict[str, Any]:
         **_utilizations(spec),
         **spec.configuration,
         **tls,
+        **elected,
         **autoscaler_keys(spec),
         "pipeline.max-parallelism": spec.job.max_parallelism,
         "taskmanager.numberOfTaskSlots": spec.worker.slots,

@@ -72,8 +72,8 @@ def master_args(incarnation: Incarnation) -> list[str]:
 
 
 def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedelta) -> dict[str, Any]:
-    """Return the Deployment of the JobManager. Its strategy is Recreate, because two masters must not run the same
-    job.
+    """Return the Deployment of the JobManager. Its strategy is Recreate, because masters of two revisions must not run
+    the same job. Two masters of one revision elect a leader.
     """
     spec = incarnation.spec
     parts = PodParts(
@@ -93,8 +93,9 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
         probes=master_probes(tls=bool(rest_tls_secret(spec))),
         tls_secret=rest_tls_secret(spec),
         labels=incarnation_labels(incarnation.job_id),
+        spread=spec.master.replicas > 1,
     )
-    return _deployment(owner, incarnation, parts, 1, lost_node)
+    return _deployment(owner, incarnation, parts, spec.master.replicas, lost_node)
 
 
 def worker_deployment(owner: Owner, incarnation: Incarnation, workers: int, lost_node: timedelta) -> dict[str, Any]:

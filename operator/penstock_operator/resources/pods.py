@@ -49,6 +49,8 @@ class PodParts:
     restart_policy: str | None = None
     tls_secret: str = ""
     """Secret with the certificate of the REST API that the pod serves."""
+    spread: bool = False
+    """Whether to prefer a node without another pod of this role."""
 
 
 def pod_template(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelta) -> dict[str, Any]:
@@ -112,7 +114,16 @@ def _base(owner: Owner, spec: FlinkJobSpec, parts: PodParts, lost_node: timedelt
         pod["imagePullSecrets"] = [s.to_manifest() for s in spec.image_pull_secrets]
     if parts.restart_policy:
         pod["restartPolicy"] = parts.restart_policy
+    if parts.spread:
+        pod["affinity"] = _on_other_nodes(owner, parts.role)
     return {"metadata": {}, "spec": pod}
+
+
+def _on_other_nodes(owner: Owner, role: str) -> dict[str, Any]:
+    """Return an affinity that prefers other nodes than those of the role's pods. A cluster may have only one node."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": owner.selector(role)}}
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
 def _environment() -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "name": (flinkjob("1st-job"), "must start with a letter"),
     "long-name": (flinkjob("a" * 46), "at most 45"),
     "image": (flinkjob(image=""), "spec.image"),
-    "standbys": (flinkjob(master={"replicas": 2}), "standby masters are not supported"),
+    "standbys": (flinkjob(master={"replicas": 3}), "spec.master.replicas"),
     "both-kinds": (flinksnapshot("a", savepoint={}, checkpoint={}), "exactly one of savepoint and checkpoint"),
     "no-kind": (flinksnapshot("a"), "exactly one of savepoint and checkpoint"),
 }

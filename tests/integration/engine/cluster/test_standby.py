@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 import uuid
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.masters import latest_checkpoint
-from tests.integration.engine.selfcheck.output import verify
+from tests.integration.engine.selfcheck.output import read, verify
 from tests.integration.engine.selfcheck.standby import MASTERS, Standbys
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -86,16 +88,41 @@ def test_a_standby_takes_over_from_a_killed_and_from_a_frozen_leader(
     verify(plan, output)
 
 
+def stop_job(cluster: Standbys, folder: Path) -> None:
+    """Stop the job with a savepoint, through any master. Repeat the request until a master answers."""
+    deadline = time.monotonic() + PATIENCE_S
+    request = {"targetDirectory": f"file://{folder}/savepoints", "drain": False, "triggerId": uuid.uuid4().hex}
+    while True:
+        assert time.monotonic() < deadline, cluster.describe()
+        cluster.restart_ended()
+        for name in MASTERS:
+            try:
+                answer = httpx.post(f"{cluster.url(name)}/jobs/{cluster.job_id}/stop", json=request, timeout=30)
+            except httpx.HTTPError:
+                continue
+            if answer.is_success:
+                return
+        time.sleep(0.2)
+
+
 @pytest.mark.chaos
-def test_random_kills_and_stops_of_leader_and_standby(
-    settings: dict[str, str], output: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    count, seed = 12, 7
-    plan = Plan(per_key=15_000)
-    chosen = random.Random(seed)
+@pytest.mark.timeout(0)
+def test_random_kills_and_stops_of_leader_and_standby(settings: dict[str, str], output: str, tmp_path: Path) -> None:
+    """Inflict faults until their number or the time is reached. The environment may set both."""
+    count = int(os.environ.get("PENSTOCK_STANDBY_FAULTS", "12"))
+    minutes = float(os.environ.get("PENSTOCK_STANDBY_MINUTES", "8"))
+    seed = int(os.environ.get("PENSTOCK_STANDBY_SEED", str(random.randrange(10**6))))
+    print(f"PENSTOCK_STANDBY_SEED={seed}")
+    chosen, plan = random.Random(seed), Plan(per_key=10**7)
+    gaps: list[float] = []
     with Standbys(tmp_path, settings, plan, output, uuid.uuid4().hex) as cluster:
         wait_for_progress(cluster, tmp_path, 0)
-        gaps = run_faults(cluster, tmp_path, [chosen.choice(FAULTS) for _ in range(count)], seed)
-        print(f"{len(gaps)} faults, seconds to the next checkpoint: {[round(gap, 1) for gap in gaps]}")
+        end = time.monotonic() + 60 * minutes
+        while len(gaps) < count and time.monotonic() < end:
+            fault = chosen.choice(FAULTS)
+            gaps += run_faults(cluster, tmp_path, [fault], chosen.randrange(10**6))
+            print(f"{len(gaps)} {fault}: {gaps[-1]:.1f} s to the next checkpoint", flush=True)
+        stop_job(cluster, tmp_path)
         wait_for_end(cluster)
-    verify(plan, output)
+    verify(plan, output, complete=False)
+    assert read(f"{output}/numbers"), "the job has written nothing"

@@ -301,6 +301,33 @@ def test_a_disruption_budget_does_not_block_a_node_for_pods_that_do_not_run() ->
     assert budget["spec"]["unhealthyPodEvictionPolicy"] == "AlwaysAllow"
 
 
+def test_two_masters_elect_a_leader_prefer_two_nodes_and_are_evicted_one_by_one() -> None:
+    spec = make_spec(master={"replicas": 2})
+    objects = everything(spec)
+    master = next(m for m in objects if m["kind"] == "Deployment" and m["metadata"]["name"].endswith("-master"))
+    assert master["spec"]["replicas"] == 2
+    assert master["spec"]["strategy"] == {"type": "Recreate"}
+    rules = master["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]
+    (rule,) = rules["preferredDuringSchedulingIgnoredDuringExecution"]
+    assert rule["podAffinityTerm"]["labelSelector"]["matchLabels"] == master["spec"]["selector"]["matchLabels"]
+    budgets = {
+        m["metadata"]["name"]: m["spec"]["maxUnavailable"] for m in objects if m["kind"] == "PodDisruptionBudget"
+    }
+    assert budgets == {"weather-master": 1, "weather-worker": 1}
+    assert configuration(spec)["high-availability.type"] == "file"
+
+
+def test_an_affinity_of_the_user_is_merged_over_the_one_of_two_masters() -> None:
+    own = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": None}, "nodeAffinity": {"x": 1}}
+    spec = make_spec(master={"replicas": 2, "podTemplate": {"spec": {"affinity": own}}})
+    assert pods(spec)[0]["spec"]["affinity"] == {"podAntiAffinity": {}, "nodeAffinity": {"x": 1}}
+
+
+def test_one_master_takes_part_in_no_election() -> None:
+    assert not [key for key in configuration(make_spec()) if key.startswith("high-availability")]
+    assert "affinity" not in pods(make_spec())[0]["spec"]
+
+
 def test_pods_run_under_an_existing_account() -> None:
     spec = make_spec(serviceAccount={"name": "weather-cloud"})
     assert [pod["spec"]["serviceAccountName"] for pod in pods(spec)] == ["weather-cloud"] * 3

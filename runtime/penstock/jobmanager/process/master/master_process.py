@@ -8,7 +8,8 @@ replaced the superseded master's pod, as after a network partition of a node, Ku
 Kubernetes restarts the master, and it takes over the job again. If Kubernetes restarts both masters repeatedly, they alternate about once a
 minute, and both report the reason.
 
-In an election (`process.election`), a superseded master exits at once and becomes a standby.
+In an election (`process.election`), the loss of the leadership ends the process at once. A master that is superseded but still leads in the
+election was superseded by the operator or by another deployment. It reports SUSPENDED for a minute, too.
 """
 
 from __future__ import annotations
@@ -109,10 +110,9 @@ def _serve(
                 logger.error("the program ended: %s", error)
                 failure = error
             if session.dispatcher.jobs() and not settings.get(options.SHUTDOWN_ON_FINISH):
-                if not _is_fenced(session):
-                    stop_requested.wait()
-                elif member is None:  # in an election, the workers need the other master now
-                    stop_requested.wait(FENCED_EXIT_DELAY_S)
+                if member is not None and _is_fenced(session):
+                    session.cluster.stop()  # another master needs the workers now
+                stop_requested.wait(FENCED_EXIT_DELAY_S if _is_fenced(session) else None)
     finally:
         suspend(session)
         if member is not None:
