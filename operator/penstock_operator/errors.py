@@ -10,7 +10,9 @@
     │   ├── Invalid            the job's author: the API server rejects an object built from the spec
     │   └── Unavailable        no action: the request is retried with backoff
     ├── EngineError            the job's REST API returned an error
-    │   └── EngineUnreachable  no action: the master starts, restarts or is gone; it is observed again
+    │   ├── EngineUnreachable  no action: the master starts, restarts or is gone; it is observed again
+    │   └── ProgramRefused     the job's author: the session cluster cannot start the program
+    ├── ClusterMissing         the platform, or the job's author: the FlinkCluster of the job has no pods
     ├── StorageError           the platform: checkpoint storage cannot be read (not the same as an absent checkpoint)
     │   └── StorageMissing     the platform: the operator's image lacks the code to read the storage
     ├── SecretMissing          the job's author: a Secret does not exist or lacks a key
@@ -137,6 +139,18 @@ class EngineUnreachable(EngineError):
     """No response from the job's REST API."""
 
     code = "EngineUnreachable"
+
+
+class ProgramRefused(EngineError):
+    """Refusal of a session cluster to start a program, because of the program itself."""
+
+    code = "ProgramRefused"
+
+
+class ClusterMissing(OperatorError):
+    """Error if the FlinkCluster of a job, or its revision, does not exist."""
+
+    code = "ClusterMissing"
 
 
 class StorageError(OperatorError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.flinkcluster import FlinkClusterSpec, FlinkClusterStatus
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
 from penstock_operator.api.schema import structural_schema
@@ -16,13 +17,20 @@ if TYPE_CHECKING:
 MAX_NAME = 45
 """Maximum length of the name. The names of child objects add a suffix, and may have at most 63 characters."""
 
+MAX_CLUSTER_NAME = MAX_NAME - 7
+"""Maximum length of the name of a FlinkCluster. The names of its objects also contain the number of a revision."""
+
 _READY = '.status.conditions[?(@.type=="Ready")].status'
 
-_NAME_RULE = {
-    "rule": f"self.metadata.name.size() <= {MAX_NAME} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
-    "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and have at most {MAX_NAME} "
-    "characters; Services are named after it",
-}
+
+def _name_rule(limit: int) -> dict[str, str]:
+    return {
+        "rule": f"self.metadata.name.size() <= {limit} && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+        "message": f"the name must start with a letter, contain only lower-case letters, digits and '-', and have at most {limit} "
+        "characters; Services are named after it",
+    }
+
+
 _JOB_RULES = [
     {
         "rule": "!has(self.autoscaling.max) || self.autoscaling.max <= self.job.maxParallelism",
@@ -65,7 +73,7 @@ def flinkjob() -> dict[str, Any]:
         about="FlinkJob is a stateful streaming job in Python that runs on Spark.",
         spec=FlinkJobSpec,
         status=FlinkJobStatus,
-        rules=[_NAME_RULE],
+        rules=[_name_rule(MAX_NAME)],
         spec_rules=_JOB_RULES,
         columns=[
             _column("State", ".status.phase", about="Phase of the job."),
@@ -117,9 +125,38 @@ def flinksnapshot() -> dict[str, Any]:
     )
 
 
+def flinkcluster() -> dict[str, Any]:
+    """Return the CustomResourceDefinition of FlinkCluster."""
+    return _crd(
+        kind="FlinkCluster",
+        plural="flinkclusters",
+        short="fc",
+        about="FlinkCluster is a JobManager with workers that runs the programs of several FlinkJobs.",
+        spec=FlinkClusterSpec,
+        status=FlinkClusterStatus,
+        rules=[_name_rule(MAX_CLUSTER_NAME)],
+        columns=[
+            _column("State", ".status.phase", about="Phase of the cluster."),
+            _column("Ready", _READY, about="Whether master and workers run as the spec requests."),
+            _column("Workers", ".status.workers", about="Ready and requested worker pods."),
+            _column("Slots", ".status.slots", "integer"),
+            _column("Free", ".status.freeSlots", "integer", about="Slots that no job uses."),
+            _column("Jobs", ".status.jobs", "integer"),
+            _column("Age", ".metadata.creationTimestamp", "date"),
+            _column("Image", ".spec.image", wide=True),
+            _column("Message", ".status.message", wide=True),
+        ],
+        scale={
+            "specReplicasPath": ".spec.worker.replicas",
+            "statusReplicasPath": ".status.replicas",
+            "labelSelectorPath": ".status.labelSelector",
+        },
+    )
+
+
 def all_crds() -> dict[str, dict[str, Any]]:
     """Return the CustomResourceDefinitions by file name."""
-    return {f"{crd['metadata']['name']}.yaml": crd for crd in (flinkjob(), flinksnapshot())}
+    return {f"{crd['metadata']['name']}.yaml": crd for crd in (flinkjob(), flinksnapshot(), flinkcluster())}
 
 
 def _crd(
@@ -137,7 +174,7 @@ def _crd(
 ) -> dict[str, Any]:
     spec_schema = structural_schema(spec, defaults=True)
     if spec_rules:
-        spec_schema["x-kubernetes-validations"] = spec_rules
+        spec_schema["x-kubernetes-validations"] = [*spec_schema.get("x-kubernetes-validations", ()), *spec_rules]
     schema: dict[str, Any] = {
         "description": about,
         "type": "object",

@@ -7,11 +7,12 @@ that a change of each field has on a running job. A test checks that `spec_diff`
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from penstock_operator.api.autoscaling import Autoscaling
+from penstock_operator.api.cluster_ref import CLUSTER_PATTERN
 from penstock_operator.api.types import Api, Duration, Quantities, Scalars, Schemaless, StorageUri
 
 UpgradeMode = Literal["savepoint", "last-state", "stateless"]
@@ -368,9 +369,37 @@ class ImagePullSecret(Api):
     """Name of the Secret in the job's namespace."""
 
 
+_OF_CLUSTER = ("image", "storage", "imagePullSecrets", "podTemplate", "ingress")
+"""Fields without a default that a FlinkJob with its own pods has, and a FlinkJob of a FlinkCluster has not."""
+
+
+def _cluster_rules(schema: dict[str, Any]) -> None:
+    """Make the fields optional that a FlinkJob of a FlinkCluster has not, and add the rules about them."""
+    schema["required"] = [name for name in schema["required"] if name not in ("image", "storage")]
+    none = " && ".join(f"!has(self.{name})" for name in _OF_CLUSTER)
+    schema["x-kubernetes-validations"] = [
+        {
+            "rule": "has(self.cluster) || (has(self.image) && has(self.storage))",
+            "message": "set image and storage for a job with its own pods, or cluster for a job that runs in a FlinkCluster",
+        },
+        {
+            "rule": f"!has(self.cluster) || ({none})",
+            "message": f"{', '.join(_OF_CLUSTER)} belong to the FlinkCluster; remove them here and set them there",
+        },
+        {
+            "rule": "has(self.cluster) == has(oldSelf.cluster)",
+            "message": "cluster cannot be added or removed; create a new FlinkJob with initialSavepointPath",
+        },
+    ]
+
+
 class FlinkJobSpec(Api):
     """A streaming job: its program, its pods, its state, and the handling of changes."""
 
+    model_config = ConfigDict(json_schema_extra=_cluster_rules)
+
+    cluster: str | None = Field(default=None, max_length=127, json_schema_extra={"pattern": CLUSTER_PATTERN})
+    """FlinkCluster that runs the job: NAME, or NAMESPACE/NAME if the FlinkCluster allows this namespace. The job then has no pods. The program must be in job.script, job.source.files or job.source.configMap."""
     image: str = Field(min_length=1, max_length=1024)
     """Image of the job, built from Penstock's base image. Master and workers use the same image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"

@@ -13,17 +13,24 @@ from typing import TYPE_CHECKING, Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from penstock_operator.api.crds import MAX_NAME
+from penstock_operator.api.cluster_fields import checked_alone, refused_fields
+from penstock_operator.api.crds import MAX_CLUSTER_NAME, MAX_NAME
+from penstock_operator.api.flinkcluster import FlinkClusterSpec
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec
-from penstock_operator.api.validation import parse_spec
+from penstock_operator.api.validation import parse_cluster_spec, parse_spec
 from penstock_operator.api.version import API_VERSION, GROUP
 from penstock_operator.errors import Problem, SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-KINDS: dict[str, type[BaseModel]] = {"FlinkJob": FlinkJobSpec, "FlinkSnapshot": FlinkSnapshotSpec}
+KINDS: dict[str, type[BaseModel]] = {
+    "FlinkJob": FlinkJobSpec,
+    "FlinkSnapshot": FlinkSnapshotSpec,
+    "FlinkCluster": FlinkClusterSpec,
+}
+_LONGEST = {"FlinkJob": MAX_NAME, "FlinkCluster": MAX_CLUSTER_NAME}
 _TOP = ("apiVersion", "kind", "metadata", "spec", "status")
 _SEE = "See kubectl explain {kind}.spec, or docs/operator/reference.md."
 
@@ -109,8 +116,8 @@ def _problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str) or not name:
         yield Problem("metadata.name", "the name is missing", "Set it.")
-    elif kind == "FlinkJob" and len(name) > MAX_NAME:
-        yield Problem("metadata.name", f"{name} has {len(name)} characters", f"Choose at most {MAX_NAME}.")
+    elif len(name) > _LONGEST.get(kind, len(name)):
+        yield Problem("metadata.name", f"{name} has {len(name)} characters", f"Choose at most {_LONGEST[kind]}.")
     yield from _unknown_names(dict.fromkeys(manifest), _TOP, "")
     spec = manifest.get("spec")
     if not isinstance(spec, dict):
@@ -122,8 +129,13 @@ def _problems(manifest: Mapping[str, Any]) -> Iterator[Problem]:
 
 def _invalid(spec: Mapping[str, Any], model: type[BaseModel], kind: str) -> Iterator[Problem]:
     try:
-        if model is FlinkJobSpec:
+        if model is FlinkJobSpec and spec.get("cluster"):
+            yield from refused_fields(spec)
+            parse_spec(checked_alone(spec))
+        elif model is FlinkJobSpec:
             parse_spec(spec)
+        elif model is FlinkClusterSpec:
+            parse_cluster_spec(spec)
         elif ("savepoint" in spec) == ("checkpoint" in spec):
             yield Problem("spec", "there must be exactly one of savepoint and checkpoint", "Remove one.")
         else:

@@ -10,7 +10,7 @@ from penstock_operator.api.types import DURATION_PATTERN
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_HEAD = """# Fields of FlinkJob and FlinkSnapshot
+_HEAD = """# Fields of FlinkJob, FlinkSnapshot and FlinkCluster
 
 <!-- Generated from the models in `penstock_operator.api` by `python -m penstock_operator.api.generate`. Do not edit. -->
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from penstock.common.config.option_table import meant_key
 from penstock_operator.api.cron import CronError, parse_cron
+from penstock_operator.api.flinkcluster import FlinkClusterSpec
 from penstock_operator.api.flinkjob import (
     MAX_FILES,
     SCRIPT_BYTES,
@@ -85,6 +86,31 @@ def parse_spec(raw: object) -> FlinkJobSpec:
     return spec
 
 
+def parse_cluster_spec(raw: object) -> tuple[FlinkClusterSpec, FlinkJobSpec]:
+    """Parse the spec of a FlinkCluster. Also return the spec of a FlinkJob with the same pods, which has the same rules.
+
+    Raises:
+        SpecError: the spec is not valid. The error names all problems.
+    """
+    try:
+        spec = FlinkClusterSpec.model_validate(raw)
+    except ValidationError as error:
+        raise SpecError(tuple(_from_pydantic(error, "flinkcluster"))) from None
+    kept = {key: value for key, value in spec.to_manifest().items() if key not in ("deletion", "jobs")}
+    job = FlinkJobSpec.model_validate({**kept, "job": {"entry": "session"}})
+    problems = [*_problems(job), *_storage_of_programs(spec.configuration)]
+    if problems:
+        raise SpecError(tuple(problems))
+    return spec, job
+
+
+def _storage_of_programs(configuration: Mapping[str, Any]) -> Iterator[Problem]:
+    for key in configuration:
+        if key.startswith("high-availability."):
+            remedy = "Remove it. The programs are always stored below spec.storage.checkpoints."
+            yield Problem(f"spec.configuration[{key!r}]", "this key is set by the operator", remedy)
+
+
 def check_own_identity(spec: FlinkJobSpec, limits: OwnIdentity) -> tuple[Problem, ...]:
     """Return a problem for each storage that a job without its own keys uses and that the platform has not opened to
     such jobs.
@@ -112,9 +138,9 @@ def parse_deletion(raw: object) -> Deletion | None:
         return None
 
 
-def _from_pydantic(error: ValidationError) -> Iterator[Problem]:
+def _from_pydantic(error: ValidationError, kind: str = "flinkjob") -> Iterator[Problem]:
     for item in error.errors():
-        yield Problem(".".join(["spec", *map(str, item["loc"])]), item["msg"], "See kubectl explain flinkjob.spec.")
+        yield Problem(".".join(["spec", *map(str, item["loc"])]), item["msg"], f"See kubectl explain {kind}.spec.")
 
 
 def _problems(spec: FlinkJobSpec) -> Iterator[Problem]:

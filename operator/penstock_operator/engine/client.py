@@ -12,10 +12,12 @@ import httpx
 from penstock_operator.api.status.autoscaling import DECISIONS_KEPT
 from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
 from penstock_operator.engine.autoscaler import Autoscaler, read_autoscaler
-from penstock_operator.errors import EngineError, EngineUnreachable
+from penstock_operator.errors import EngineError, EngineUnreachable, ProgramRefused
 from penstock_operator.fence import no_fence
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.fence import Fence
 
 RequestKind = Literal["stop", "savepoint", "checkpoint", "rescale"]
@@ -41,6 +43,15 @@ class JobOverview:
     """Root cause of the last failure, set while the job is not RUNNING."""
     end_of_input: bool = False
     """Whether the job is FINISHED because it read all of its input, and not because a user stopped it."""
+
+
+@dataclass(frozen=True)
+class SessionOverview:
+    """The slots and workers of a session cluster."""
+
+    workers: int
+    slots: int
+    free_slots: int
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,23 @@ class EngineClient(Protocol):
     async def slots(self) -> int:
         """Return the number of slots of all registered workers."""
 
+    async def session(self) -> SessionOverview:
+        """Return the registered workers, their slots, and the slots that no job uses."""
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Store a program in a session. Return the id of the stored program."""
+
+    async def run(self, program: str, start: Mapping[str, Any]) -> None:
+        """Start a stored program. Wait until its first job is accepted, which may take minutes. If a program with this job
+        already runs, do nothing.
+
+        Raises:
+            ProgramRefused: the program cannot start, whatever the session does.
+        """
+
+    async def cancel(self, job_id: str) -> None:
+        """Cancel a job."""
+
     async def busy_workers(self) -> frozenset[str]:
         """Return ids and addresses of the workers that run part of the job."""
 
@@ -106,6 +134,8 @@ MAX_RESPONSE_BYTES = 4 << 20
 """Maximum size of a response in bytes."""
 TOTAL_TIMEOUT = 15.0
 """Timeout in seconds for a complete response, even if data arrives steadily."""
+START_TIMEOUT = 960.0
+"""Timeout in seconds for the start of a program in a session, which may install packages."""
 
 _PATHS: dict[RequestKind, str] = {
     "stop": "savepoints",
@@ -193,6 +223,42 @@ class HttpEngine:
         """Implement `EngineClient.slots`."""
         return int((await self._request_json("GET", "/overview")).get("slots-total", 0))
 
+    async def session(self) -> SessionOverview:
+        """Implement `EngineClient.session`."""
+        body = await self._request_json("GET", "/overview")
+        found = (int(body.get(key, 0)) for key in ("taskmanagers", "slots-total", "slots-available"))
+        return SessionOverview(*found)
+
+    async def upload(self, name: str, content: bytes) -> str:
+        """Implement `EngineClient.upload`."""
+        self._fence()
+        try:
+            form = {"jarfile": (name, content)}
+            response = await self._http.post(self._base + "/jars/upload", files=form, headers=self._headers)
+        except httpx.HTTPError as error:
+            msg = f"POST /jars/upload: {type(error).__name__}"
+            raise EngineUnreachable(msg) from error
+        _raise_for(response, "POST /jars/upload")
+        return str(response.json().get("filename", "")).rpartition("/")[2]
+
+    async def run(self, program: str, start: Mapping[str, Any]) -> None:
+        """Implement `EngineClient.run`."""
+        self._fence()
+        try:
+            await self._request_json("POST", f"/jars/{program}/run", dict(start), timeout_s=START_TIMEOUT)
+        except EngineUnreachable:
+            raise
+        except EngineError as error:
+            if error.status == 400:
+                raise ProgramRefused(str(error), status=error.status) from error
+            if error.status != 409:
+                raise
+
+    async def cancel(self, job_id: str) -> None:
+        """Implement `EngineClient.cancel`."""
+        self._fence()
+        await self._request_json("PATCH", f"/jobs/{job_id}?mode=cancel")
+
     async def busy_workers(self) -> frozenset[str]:
         """Implement `EngineClient.busy_workers`."""
         body = await self._request_json("GET", "/taskmanagers")
@@ -239,22 +305,20 @@ class HttpEngine:
             raise EngineUnreachable(msg) from error
         return str(answer.get("request-id") or trigger_id)
 
-    async def _request_json(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    async def _request_json(
+        self, method: str, path: str, body: dict[str, Any] | None = None, timeout_s: float | None = None
+    ) -> dict[str, Any]:
+        timeout_s = TOTAL_TIMEOUT if timeout_s is None else timeout_s
         try:
-            async with asyncio.timeout(TOTAL_TIMEOUT):
-                response = await self._response(method, path, body)
+            async with asyncio.timeout(timeout_s):
+                response = await self._response(method, path, body, timeout_s)
         except httpx.HTTPError as error:
             msg = f"{method} {path}: {type(error).__name__}"
             raise EngineUnreachable(msg) from error
         except TimeoutError as error:
-            msg = f"{method} {path}: the response was not complete within {TOTAL_TIMEOUT:.0f} s"
+            msg = f"{method} {path}: the response was not complete within {timeout_s:.0f} s"
             raise EngineUnreachable(msg) from error
-        if response.status_code in (502, 503, 504):
-            msg = f"{method} {path}: {response.status_code}"
-            raise EngineUnreachable(msg, status=response.status_code)
-        if not response.is_success:
-            msg = f"{method} {path}: {response.status_code} {_errors(response)}"
-            raise EngineError(msg, status=response.status_code)
+        _raise_for(response, f"{method} {path}")
         try:
             answer = response.json() if response.content else {}
         except (ValueError, RecursionError) as error:
@@ -262,14 +326,19 @@ class HttpEngine:
             raise EngineError(msg, status=response.status_code) from error
         return answer if isinstance(answer, dict) else {}
 
-    async def _response(self, method: str, path: str, body: dict[str, Any] | None) -> httpx.Response:
+    async def _response(self, method: str, path: str, body: dict[str, Any] | None, timeout_s: float) -> httpx.Response:
         """Return the whole response. Reject a compressed response, and a response that is larger than
         `MAX_RESPONSE_BYTES`.
 
         A master runs the code of the job's author, so its responses can be hostile. A compressed response of 1 MB can
         expand to gigabytes.
         """
-        async with self._http.stream(method, self._base + path, json=body, headers=self._headers) as response:
+        limit = self._http.timeout
+        if timeout_s > TOTAL_TIMEOUT:
+            limit = httpx.Timeout(limit.connect, read=timeout_s)
+        async with self._http.stream(
+            method, self._base + path, json=body, headers=self._headers, timeout=limit
+        ) as response:
             coding = response.headers.get("Content-Encoding", "identity").lower()
             if coding not in ("", "identity"):
                 msg = (
@@ -353,6 +422,15 @@ def first_lines(text: str, limit: int = 600) -> str:
     """Return the start of a stack trace. The result never exceeds `limit` characters, even if a line is very long."""
     lines = [line.strip() for line in text[: limit * 4].splitlines() if line.strip()]
     return " | ".join(lines[:4])[:limit]
+
+
+def _raise_for(response: httpx.Response, request: str) -> None:
+    if response.status_code in (502, 503, 504):
+        msg = f"{request}: {response.status_code} {_errors(response)}"
+        raise EngineUnreachable(msg, status=response.status_code)
+    if not response.is_success:
+        msg = f"{request}: {response.status_code} {_errors(response)}"
+        raise EngineError(msg, status=response.status_code)
 
 
 def _errors(response: httpx.Response) -> str:

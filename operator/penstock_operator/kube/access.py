@@ -21,10 +21,13 @@ log = logging.getLogger(__name__)
 REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
     ("penstock.dev", "flinkjobs"): frozenset({"get", "list", "watch", "patch", "delete"}),
     ("penstock.dev", "flinksnapshots"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),
+    ("penstock.dev", "flinkclusters"): frozenset({"get", "list", "watch", "patch"}),
     ("penstock.dev", "flinkjobs/status"): frozenset({"update"}),
     ("penstock.dev", "flinksnapshots/status"): frozenset({"update"}),
+    ("penstock.dev", "flinkclusters/status"): frozenset({"update"}),
     ("penstock.dev", "flinkjobs/finalizers"): frozenset({"update"}),
     ("penstock.dev", "flinksnapshots/finalizers"): frozenset({"update"}),
+    ("penstock.dev", "flinkclusters/finalizers"): frozenset({"update"}),
     ("apps", "deployments"): frozenset({"get", "list", "watch", "create", "patch"}),
     ("apps", "controllerrevisions"): frozenset({"get", "list", "watch", "create", "delete"}),
     ("", "pods"): frozenset({"get", "list", "watch", "create", "patch", "delete"}),

@@ -31,8 +31,10 @@ class Kind:
 
 FLINKJOB = Kind(API_VERSION, "FlinkJob", "flinkjobs")
 FLINKSNAPSHOT = Kind(API_VERSION, "FlinkSnapshot", "flinksnapshots")
+FLINKCLUSTER = Kind(API_VERSION, "FlinkCluster", "flinkclusters")
 DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments")
 REVISION = Kind("apps/v1", "ControllerRevision", "controllerrevisions")
+NAMESPACE = Kind("v1", "Namespace", "namespaces")
 POD = Kind("v1", "Pod", "pods")
 SERVICE = Kind("v1", "Service", "services")
 CONFIG_MAP = Kind("v1", "ConfigMap", "configmaps")
@@ -50,6 +52,7 @@ KINDS: Mapping[str, Kind] = {
     for kind in (
         FLINKJOB,
         FLINKSNAPSHOT,
+        FLINKCLUSTER,
         DEPLOYMENT,
         REVISION,
         POD,

@@ -18,8 +18,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.errors import KubeError, NotLeader
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT, SERVICE
+from penstock_operator.kube.cluster import FLINKCLUSTER, FLINKJOB, FLINKSNAPSHOT, SERVICE
 from penstock_operator.kube.listings import ALL_NAMESPACES, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.process.gate import Gate
@@ -29,6 +30,7 @@ from penstock_operator.process.traces import OperationTraces
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.observe.manifests import labels_of
 from penstock_operator.resources.names import JOB
+from penstock_operator.session.loop import ClusterLoop
 from penstock_operator.snapshot.decide import is_settled
 from penstock_operator.snapshot.loop import SnapshotLoop
 
@@ -44,8 +46,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ObjectKind = Literal["FlinkJob", "FlinkSnapshot"]
-_KINDS = {"FlinkJob": FLINKJOB, "FlinkSnapshot": FLINKSNAPSHOT}
+ObjectKind = Literal["FlinkJob", "FlinkSnapshot", "FlinkCluster"]
+_KINDS = {"FlinkJob": FLINKJOB, "FlinkSnapshot": FLINKSNAPSHOT, "FlinkCluster": FLINKCLUSTER}
 
 CONCURRENT_PASSES = 16
 SLOT_SECONDS = 2.0
@@ -94,6 +96,10 @@ class Controller:
         """Record an event of a watch, or an entry of its first list. Wake the objects that it affects."""
         meta, labels, watched = manifest["metadata"], labels_of(manifest), self._ports.watched
         namespace, name, is_new = meta.get("namespace", ""), meta["name"], kind not in WATCHED
+        if kind is FLINKCLUSTER:
+            self.wake("FlinkCluster", namespace, name)
+            self._wake_jobs_of(namespace, name)
+            return
         if not is_new:
             stream = namespace if self._namespaces else ALL_NAMESPACES
             if self._listings.handle_event(kind, stream, str(meta.get("uid")), deleted=deleted, listed=listed):
@@ -104,12 +110,26 @@ class Controller:
             self.wake("FlinkSnapshot", namespace, name)
         if kind is FLINKJOB and is_new:
             self.wake_snapshots(namespace, name)
+            self._wake_cluster_of(manifest)
         runner = self._runners.get(("FlinkJob", namespace, job or ""))
         if job is None or not (is_new or runner is None) or not (runner or self._may_be_managed(namespace, job)):
             return
         if kind is FLINKJOB and runner is not None and runner.loop.is_echo(str(meta.get("resourceVersion"))):
             return
         self.wake("FlinkJob", namespace, job, read_all=kind is SERVICE)
+
+    def _wake_cluster_of(self, manifest: Manifest) -> None:
+        """Wake the FlinkCluster of a FlinkJob, because it may wait for the job."""
+        namespace, spec = manifest["metadata"].get("namespace", ""), manifest.get("spec") or {}
+        cluster = ClusterRef.named(spec.get("cluster"), namespace)
+        if cluster is not None and ("FlinkCluster", cluster.namespace, cluster.name) in self._runners:
+            self.wake("FlinkCluster", cluster.namespace, cluster.name)
+
+    def _wake_jobs_of(self, namespace: str, cluster: str) -> None:
+        """Wake the FlinkJobs that use a FlinkCluster after it has changed, because its turn to move a job may have come."""
+        for (kind, space, name), runner in list(self._runners.items()):
+            if kind == "FlinkJob" and isinstance(runner.loop, JobLoop) and runner.loop.uses(namespace, cluster):
+                self.wake(kind, space, name)
 
     def _may_be_managed(self, namespace: str, job: str) -> bool:
         """Return whether the FlinkJob may belong to this operator. The watches also report objects of other
@@ -173,6 +193,8 @@ class Controller:
 
     async def _list(self, kind: Kind, namespace: str | None) -> list[Manifest]:
         selector = self._ports.shard.selector.text if kind is FLINKJOB else "" if kind is FLINKSNAPSHOT else JOB
+        if kind not in WATCHED:
+            return await self._ports.cluster.list(kind, namespace)
         found, wrong = await list_again(self._ports.cluster, self._ports.watched, kind, namespace, selector)
         for space, job in wrong:
             if ("FlinkJob", space, job) in self._runners or self._may_be_managed(space, job):
@@ -225,6 +247,8 @@ class Controller:
 
     def _loop(self, kind: ObjectKind, namespace: str, name: str) -> Loop:
         report_error = functools.partial(self._report_error, kind, namespace, name)
+        if kind == "FlinkCluster":
+            return ClusterLoop(namespace, name, self._ports, report_error)
         if kind == "FlinkJob":
             return JobLoop(namespace, name, self._ports, self._note, report_error)
         return SnapshotLoop(namespace, name, self._ports, self._metrics.note_snapshot, report_error)

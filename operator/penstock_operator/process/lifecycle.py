@@ -16,7 +16,7 @@ from penstock_operator.engine.tls import TlsClients
 from penstock_operator.errors import KubeError
 from penstock_operator.fence import no_fence
 from penstock_operator.kube.access import check_access
-from penstock_operator.kube.cluster import FLINKJOB, FLINKSNAPSHOT
+from penstock_operator.kube.cluster import FLINKCLUSTER, FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.http import HttpCluster
 from penstock_operator.kube.lease import Leadership
 from penstock_operator.kube.watched import WatchedObjects
@@ -148,7 +148,9 @@ class Process:
         installed later.
         """
         while not self.stop.is_set():
-            missing = [kind.name for kind in (FLINKJOB, FLINKSNAPSHOT) if not await self._served(cluster, kind)]
+            missing = [
+                kind.name for kind in (FLINKJOB, FLINKSNAPSHOT, FLINKCLUSTER) if not await self._served(cluster, kind)
+            ]
             if not missing:
                 return
             log.warning("%s: the CRD is not installed; waiting for it", ", ".join(missing))

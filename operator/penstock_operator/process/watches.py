@@ -34,7 +34,7 @@ _KINDS = {kind.plural: kind for kind in KINDS.values()}
 
 
 def build_registry(controller: Controller, credentials: Credentials) -> kopf.OperatorRegistry:
-    """Return a registry that watches FlinkJobs, FlinkSnapshots, and the labelled children of FlinkJobs."""
+    """Return a registry that watches FlinkJobs, FlinkSnapshots, FlinkClusters, and the labelled children of FlinkJobs."""
     registry = kopf.OperatorRegistry()
 
     def login(settings: kopf.OperatorSettings, **kwargs: Any) -> Any:
@@ -48,7 +48,7 @@ def build_registry(controller: Controller, credentials: Credentials) -> kopf.Ope
         )
 
     kopf.on.login(registry=registry)(login)
-    for plural in ("flinkjobs", "flinksnapshots"):
+    for plural in ("flinkjobs", "flinksnapshots", "flinkclusters"):
         kopf.on.event(GROUP, VERSION, plural, registry=registry, id=plural)(on_event)
     for plural, group in _CHILDREN.items():
         kopf.on.event(group, "v1", plural, labels={JOB: kopf.PRESENT}, registry=registry, id=plural)(on_event)

@@ -11,6 +11,7 @@ from penstock_operator.api.validation import parse_spec
 from penstock_operator.reconcile.observation import Repair
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Iterable
     from datetime import datetime
 
@@ -68,6 +69,24 @@ class WantedDeployments:
     worker: Manifest
 
 
+@dataclass(frozen=True)
+class Submission:
+    """The start of a program in a FlinkCluster. It may take minutes, so it continues while the passes go on."""
+
+    job_id: str
+    task: asyncio.Task[None]
+
+    @property
+    def is_in_progress(self) -> bool:
+        """Whether the session has not responded yet."""
+        return not self.task.done()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The error with which the start has ended."""
+        return self.task.exception() if self.task.done() and not self.task.cancelled() else None
+
+
 @dataclass
 class Cache:
     """The cache of one FlinkJob."""
@@ -96,10 +115,18 @@ class Cache:
     """Time of the last action."""
     token: str | None = None
     """The REST token, which is read once."""
+    token_of: str = ""
+    """Name of the Secret with the token."""
+    submission: Submission | None = None
+    """The last start of a program in a FlinkCluster."""
+    record: Manifest | None = None
+    """The record of that start in Kubernetes."""
     tls: MasterTls | None = None
     """The CA of the master's certificate."""
     tls_of: str = ""
     """Name of the Secret with the CA. Empty means that the CA must be read again."""
+    cluster: tuple[str, str] | None = None
+    """Namespace and name of the FlinkCluster that the FlinkJob names."""
     silent_since: datetime | None = None
     """Time when the master stopped responding."""
     newest: Newest | None = None

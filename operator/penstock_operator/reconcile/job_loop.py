@@ -16,6 +16,7 @@ import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.api.status.flinkjob_status import Ownership, parse_status, unreadable
 from penstock_operator.api.validation import check_own_identity, parse_deletion
 from penstock_operator.errors import (
@@ -32,8 +33,10 @@ from penstock_operator.errors import (
 from penstock_operator.kube.cluster import FLINKJOB
 from penstock_operator.reconcile import at_rest
 from penstock_operator.reconcile.act.actor import Actor
+from penstock_operator.reconcile.act.session import SessionActor
 from penstock_operator.reconcile.cache import Cache
 from penstock_operator.reconcile.clock import taken_over
+from penstock_operator.reconcile.cluster_source import ClusterSource
 from penstock_operator.reconcile.core import decide
 from penstock_operator.reconcile.decide.actions import applied_again
 from penstock_operator.reconcile.decide.context import Context, Subject
@@ -43,7 +46,7 @@ from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import QUIET_BEFORE_RELEASE, Claim, claim
-from penstock_operator.reconcile.presets.defaults import recorded_defaults, spec_with_defaults
+from penstock_operator.reconcile.presets.defaults import NOTHING_PRESET, recorded_defaults, spec_with_defaults
 from penstock_operator.reconcile.program_source import ProgramSource
 from penstock_operator.reconcile.report.writes import write_due
 from penstock_operator.resources.names import FINALIZER
@@ -91,6 +94,7 @@ class JobLoop(Loop):
         super().__init__(namespace, name, ports, report_error)
         self._watch = watch
         limits = ports.settings.tenants
+        self._cluster_source = ClusterSource(ports.cluster, namespace, name)
         self._program_source = ProgramSource(ports.cluster, namespace, limits, ports.resolve_ref)
         self.cache = Cache()
         self._uid: str | None = None
@@ -99,6 +103,10 @@ class JobLoop(Loop):
     def job(self) -> str:
         """Name of the FlinkJob."""
         return self.name
+
+    def uses(self, namespace: str, cluster: str) -> bool:
+        """Return whether the FlinkJob named this FlinkCluster in the last pass."""
+        return self.cache.cluster == (namespace, cluster)
 
     async def reconcile(self) -> timedelta | None:
         """Check whether anything is to be done, then take steps. Return None if the FlinkJob is gone or belongs to
@@ -182,7 +190,8 @@ class JobLoop(Loop):
         self._watch(Transition(self.namespace, self.name, ctx.status, after, action, ctx.now, ctx.seen))
         if decision.action is not None:
             try:
-                self.cache.last = await Actor(ctx, self._ports, self.cache, self._report_error).act(decision.action)
+                actor = (SessionActor if ctx.is_in_cluster else Actor)(ctx, self._ports, self.cache, self._report_error)
+                self.cache.last = await actor.act(decision.action)
             finally:
                 self.cache.acted_at = self._ports.now()
             if self.cache.last.ok:
@@ -280,10 +289,14 @@ class JobLoop(Loop):
         problems: tuple[Problem, ...] = ()
         status = self._watched_status(parse_status(manifest.get("status")), now)
         git = status.git
+        raw = manifest.get("spec") or {}
+        ref = ClusterRef.named(raw.get("cluster"), self.namespace)
+        self.cache.cluster = (ref.namespace, ref.name) if ref is not None else None
         try:
-            raw = manifest.get("spec") or {}
             if not deleting:
                 raw, git = await self._program_source.with_content(raw, status.git)
+                raw = await self._cluster_source.with_cluster(raw, status)
+                current = NOTHING_PRESET if raw.get("cluster") else current
             spec, defaults = spec_with_defaults(raw, subject, recorded_defaults(status), current, self.cache.specs)
             limits = self._ports.settings
             problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))

@@ -12,7 +12,6 @@ from penstock_operator.resources.names import (
     BLOCKS_PORT,
     CA_KEY,
     DRIVER_PORT,
-    JOB,
     MASTER_PORT,
     REST_PORT,
     SECRET_KEYS,
@@ -186,10 +185,10 @@ def network_policy(owner: Owner, spec: FlinkJobSpec, operator: OperatorIdentity)
         "kind": "NetworkPolicy",
         "metadata": owner.metadata(owner.name),
         "spec": {
-            "podSelector": {"matchLabels": {JOB: owner.name}},
+            "podSelector": {"matchLabels": owner.selector()},
             "policyTypes": ["Ingress"],
             "ingress": [
-                {"from": [{"podSelector": {"matchLabels": {JOB: owner.name}}}]},
+                {"from": [{"podSelector": {"matchLabels": owner.selector()}}]},
                 {
                     "from": [from_operator, *(dict(peer) for peer in spec.network_policy.rest_from)],
                     "ports": [{"port": REST_PORT, "protocol": "TCP"}],

@@ -75,15 +75,27 @@ def master_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedel
     """Return the Deployment of the JobManager. Its strategy is Recreate, because masters of two revisions must not run
     the same job. Two masters of one revision elect a leader.
     """
+    checks = [{"name": CHECK_VARIABLE, "value": "1"}] if incarnation.checks else []
+    return _master(owner, incarnation, master_args(incarnation), [_parallelism(owner), *checks], lost_node)
+
+
+def session_deployment(owner: Owner, incarnation: Incarnation, lost_node: timedelta) -> dict[str, Any]:
+    """Return the Deployment of a JobManager without a job. It runs the programs that the operator sends."""
+    return _master(owner, incarnation, ["session"], [], lost_node)
+
+
+def _master(
+    owner: Owner, incarnation: Incarnation, args: list[str], env: list[dict[str, Any]], lost_node: timedelta
+) -> dict[str, Any]:
     spec = incarnation.spec
     parts = PodParts(
         role="master",
-        args=master_args(incarnation),
+        args=args,
         resources=master_resources(spec),
         template=spec.master.pod_template,
         config=_config_map_projection(owner, incarnation),
         service_account=spec.service_account.name or owner.master,
-        env=[_parallelism(owner), *([{"name": CHECK_VARIABLE, "value": "1"}] if incarnation.checks else [])],
+        env=env,
         ports=[
             {"name": "rest", "containerPort": REST_PORT},
             {"name": "spark-master", "containerPort": MASTER_PORT},

@@ -15,6 +15,10 @@ JOB = f"{GROUP}/job"
 JOB_UID = f"{GROUP}/job-uid"
 ROLE = f"{GROUP}/role"
 INCARNATION = f"{GROUP}/incarnation"
+CLUSTER = f"{GROUP}/cluster"
+"""Label with the name of the FlinkCluster of an object."""
+CLUSTER_REVISION = f"{GROUP}/cluster-revision"
+"""Label with the name of the FlinkCluster's revision that an object belongs to."""
 STANDBY = f"{GROUP}/standby-beside"
 """Annotation of a Deployment whose new pods are on standby. Its value is the incarnation that still runs in the old
 pods.
@@ -125,13 +129,17 @@ def is_savepoint_of(namespace: str, job: str, path: str) -> bool:
 
 @dataclass(frozen=True)
 class Owner:
-    """The FlinkJob that owns the created objects."""
+    """The FlinkJob that owns the created objects, or the revision of a FlinkCluster that owns them."""
 
     namespace: str
     name: str
     uid: str
     hold_uid: str | None = None
     """uid of the hold, if it exists. The hold is the second owner of all objects (`resources.hold`)."""
+    cluster: str = ""
+    """Name of the FlinkCluster, if the objects belong to a revision of one. `name` is then the name of the revision, and
+    `uid` that of its ControllerRevision.
+    """
 
     @property
     def master(self) -> str:
@@ -183,11 +191,11 @@ class Owner:
     def labels(self, role: str | None = None) -> dict[str, str]:
         """Return the labels of an object. `role` is the role of an object that belongs to the master or the workers."""
         labels = {
-            "app.kubernetes.io/name": "flinkjob",
-            "app.kubernetes.io/instance": self.name,
+            "app.kubernetes.io/name": "flinkcluster" if self.cluster else "flinkjob",
+            "app.kubernetes.io/instance": self.cluster or self.name,
             "app.kubernetes.io/managed-by": MANAGER,
-            JOB: self.name,
-            JOB_UID: self.uid,
+            **self.selector(),
+            **({} if self.cluster else {JOB_UID: self.uid}),
         }
         if role is not None:
             labels |= {"app.kubernetes.io/component": role, ROLE: role}
@@ -197,7 +205,8 @@ class Owner:
         """Return the labels that select the job's pods. They have no uid, because the selector of a Deployment cannot
         be changed.
         """
-        return {JOB: self.name} | ({ROLE: role} if role else {})
+        mine = {CLUSTER: self.cluster, CLUSTER_REVISION: self.name} if self.cluster else {JOB: self.name}
+        return mine | ({ROLE: role} if role else {})
 
     def metadata(self, name: str, role: str | None = None, **annotations: str) -> dict[str, Any]:
         """Return the metadata of a child object."""
@@ -213,11 +222,11 @@ class Owner:
 
     def references(self) -> list[dict[str, Any]]:
         """Return the owner references of a child object. Kubernetes deletes the child with its last owner: the
-        FlinkJob, or the hold.
+        FlinkJob, or the hold. An object of a FlinkCluster has only the ControllerRevision as its owner.
         """
         job = {
-            "apiVersion": API_VERSION,
-            "kind": "FlinkJob",
+            "apiVersion": "apps/v1" if self.cluster else API_VERSION,
+            "kind": "ControllerRevision" if self.cluster else "FlinkJob",
             "name": self.name,
             "uid": self.uid,
             "controller": True,

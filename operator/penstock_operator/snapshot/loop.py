@@ -30,10 +30,10 @@ from penstock_operator.reconcile.loop import Loop
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.manifests import annotations_of, labels_of
-from penstock_operator.reconcile.observe.secrets import read_master_tls, read_secret
+from penstock_operator.reconcile.observe.secrets import master_of, read_master_tls, read_secret
 from penstock_operator.reconcile.ownership import is_ours
 from penstock_operator.reconcile.presets.defaults import merged_over
-from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER, Owner
+from penstock_operator.resources.names import FINALIZER, JOB, SNAPSHOT_TYPE, TRIGGER
 from penstock_operator.resources.names import REVISION as REVISION_NAME
 from penstock_operator.snapshot.actions import Dispose, Protect, Release, SnapshotAction, TakeSnapshot
 from penstock_operator.snapshot.context import OwnJob, SnapshotContext
@@ -216,6 +216,8 @@ class SnapshotLoop(Loop):
         except ValidationError:
             spec = None
         meta, stored = manifest["metadata"], await self._revisions(name)
+        if spec is None and status.running is not None:  # a job of a FlinkCluster has only the rest of a spec
+            spec = stored.get(status.running.revision)
         return OwnJob(meta["uid"], spec, status, "deletionTimestamp" in meta, stored)
 
     async def _revisions(self, name: str) -> dict[str, FlinkJobSpec]:
@@ -266,11 +268,11 @@ class SnapshotLoop(Loop):
         return await self._ports.cluster.get(SECRET, self.namespace, name) is None
 
     async def _client(self, ctx: SnapshotContext) -> EngineClient:
-        job = ctx.spec.job_ref.name
-        secret = await read_secret(self._ports, self.namespace, Owner(self.namespace, job, "").secrets)
         running = ctx.job.status.running if ctx.job else None
-        tls = await read_master_tls(self._ports, self.namespace, running) if running else None
-        return self._ports.engines(self.namespace, job, secret.get("rest-token"), tls)
+        where = master_of(self.namespace, ctx.spec.job_ref.name, running)
+        secret = await read_secret(self._ports, where.namespace, where.secrets)
+        tls = await read_master_tls(self._ports, where.namespace, running) if running else None
+        return self._ports.engines(where.namespace, where.name, secret.get("rest-token"), tls)
 
     async def _act(self, ctx: SnapshotContext, action: SnapshotAction) -> None:
         try:

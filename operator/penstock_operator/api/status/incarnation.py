@@ -21,6 +21,8 @@ class Running(Api):
     """The engine's job id, which is new for every incarnation. The folder of its checkpoints has this name."""
     image: str
     """Image of the pods."""
+    cluster: str | None = None
+    """FlinkCluster in which the job runs, with the number of its revision: NAMESPACE/NAME@NUMBER. Not set if the job has its own pods."""
     parallelism: int
     """Parallelism of the incarnation."""
     args_hash: str = ""

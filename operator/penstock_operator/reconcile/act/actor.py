@@ -19,7 +19,7 @@ from penstock_operator.reconcile.act.objects import Objects
 from penstock_operator.reconcile.decide import actions
 from penstock_operator.reconcile.observation import ActionResult, is_at
 from penstock_operator.reconcile.observe import manifests
-from penstock_operator.reconcile.observe.secrets import read_master_tls
+from penstock_operator.reconcile.observe.secrets import master_of, read_master_tls
 from penstock_operator.resources import children as parts
 from penstock_operator.resources import program
 from penstock_operator.resources.configuration import CONFIG_FILE, config_map, parallelism_map, with_parallelism
@@ -57,7 +57,8 @@ class Actor:
         """Execute the action. A refusal is returned as a result and raises no exception."""
         name = type(action).__name__
         try:
-            request_id = await _HANDLERS[type(action)](self, action)
+            handler = getattr(self, _HANDLERS[type(action)].__name__)  # a subclass may have another one
+            request_id = await handler(action)
         except NotLeader:
             raise
         except OperatorError as error:
@@ -324,8 +325,9 @@ class Actor:
 
     async def _engine(self) -> EngineClient:
         running = self._ctx.status.running
-        tls = await read_master_tls(self._ports, self._owner.namespace, running) if running else None
-        return self._ports.engines(self._owner.namespace, self._owner.name, self._cache.token, tls)
+        where = master_of(self._owner.namespace, self._owner.name, running)
+        tls = await read_master_tls(self._ports, where.namespace, running) if running else None
+        return self._ports.engines(where.namespace, where.name, self._cache.token, tls)
 
     # --- snapshots and storage ---------------------------------------------------------------------------------------
 

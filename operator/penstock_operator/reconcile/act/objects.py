@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.ports import Ports
     from penstock_operator.resources.incarnation import Incarnation
+    from penstock_operator.resources.names import Owner
 
 
 class Objects:
@@ -57,33 +58,8 @@ class Objects:
                 self.refuse_foreign(manifest, live)
 
     async def check_secrets(self, manifest: Manifest) -> None:
-        """Refuse pods that refer to a Secret with a token of a ServiceAccount. The type of the Secret decides, and
-        not its name.
-
-        Also refuse pods that refer to a Secret that does not exist, even if the reference is optional. If a user
-        created the Secret later, the operator could not check its type before the waiting pods used it.
-
-        Raises:
-            Invalid: a Secret has that type.
-            SecretMissing: a Secret does not exist.
-            Denied: the operator may not read a Secret, so its type is not known.
-        """
-        for name in sorted(named_secrets(manifest) - {self.owner.secrets}):
-            try:
-                secret = await self._ports.cluster.get(SECRET, self.owner.namespace, name)
-            except Denied as error:
-                msg = (
-                    f"the operator may not read the Secret {name}, so it cannot check whether jobs may use it: {error}"
-                )
-                raise Denied(msg) from error
-            if secret is None:
-                msg = (
-                    f"the Secret {name} does not exist, and {manifest['kind']} {manifest['metadata']['name']} names it"
-                )
-                raise SecretMissing(msg)
-            if secret.get("type") == ACCOUNT_TOKEN:
-                msg = f"the Secret {name} has the type {ACCOUNT_TOKEN}: jobs get no token for the Kubernetes API. Remove it from the spec"
-                raise Invalid(msg)
+        """Refuse pods that refer to certain Secrets. See the function `check_secrets`."""
+        await check_secrets(self._ports, self.owner, manifest)
 
     def refuse_foreign(self, wanted: Manifest, live: Manifest) -> None:
         """Raise `NameTaken` if `live` was not created for this FlinkJob."""
@@ -199,3 +175,29 @@ class Objects:
         theirs = [r for r in meta.get("ownerReferences") or () if r["uid"] not in {o["uid"] for o in ours}]
         patch = {"metadata": {"ownerReferences": [*ours, *theirs], "resourceVersion": meta["resourceVersion"]}}
         await self._ports.cluster.merge(kind, self.owner.namespace, name, patch)
+
+
+async def check_secrets(ports: Ports, owner: Owner, manifest: Manifest) -> None:
+    """Refuse pods that refer to a Secret with a token of a ServiceAccount. The type of the Secret decides, and
+    not its name.
+
+    Also refuse pods that refer to a Secret that does not exist, even if the reference is optional. If a user
+    created the Secret later, the operator could not check its type before the waiting pods used it.
+
+    Raises:
+        Invalid: a Secret has that type.
+        SecretMissing: a Secret does not exist.
+        Denied: the operator may not read a Secret, so its type is not known.
+    """
+    for name in sorted(named_secrets(manifest) - {owner.secrets}):
+        try:
+            secret = await ports.cluster.get(SECRET, owner.namespace, name)
+        except Denied as error:
+            msg = f"the operator may not read the Secret {name}, so it cannot check whether jobs may use it: {error}"
+            raise Denied(msg) from error
+        if secret is None:
+            msg = f"the Secret {name} does not exist, and {manifest['kind']} {manifest['metadata']['name']} names it"
+            raise SecretMissing(msg)
+        if secret.get("type") == ACCOUNT_TOKEN:
+            msg = f"the Secret {name} has the type {ACCOUNT_TOKEN}: jobs get no token for the Kubernetes API. Remove it from the spec"
+            raise Invalid(msg)

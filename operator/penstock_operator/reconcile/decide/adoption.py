@@ -173,6 +173,7 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
         warm=master is not None and master.warm,
         checks=master is not None and master.checks,
         service_suffix=worker.service_suffix if worker is not None else SERVICE_SUFFIXES[0],
+        cluster=spec.cluster,
         rest_tls=master.rest_tls if master is not None else rest_tls_secret(spec),
         origin_unknown=True,
         adopted_at=ctx.now,

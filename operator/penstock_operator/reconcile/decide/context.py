@@ -134,6 +134,12 @@ class Context:
         return next((spec for spec in stored if spec is not None), None)
 
     @property
+    def is_in_cluster(self) -> bool:
+        """Whether a FlinkCluster runs the job, so that the job has no pods."""
+        running, spec = self.status.running, self.effective_spec
+        return (running is not None and running.cluster is not None) or (spec is not None and spec.cluster is not None)
+
+    @property
     def deletion_policy(self) -> Deletion:
         """The rules for the job and its storage on deletion."""
         spec = self.effective_spec

@@ -12,7 +12,18 @@ QUOTA_REMEDY = "Raise the quota of the namespace, or lower the resources or the 
 UNREADABLE = "Unreadable"
 """Code of an action that needs an object which the API server has failed to read for some time."""
 
-REFUSALS = frozenset({"InvalidObject", "Denied", "QuotaExceeded", "NameTaken", "SecretMissing", UNREADABLE})
+REFUSALS = frozenset(
+    {
+        "InvalidObject",
+        "Denied",
+        "QuotaExceeded",
+        "NameTaken",
+        "SecretMissing",
+        UNREADABLE,
+        "ProgramRefused",
+        "ClusterMissing",
+    }
+)
 """Codes of actions that are refused because of their content. They fail again until something changes."""
 
 REVISION_LOST = "RevisionLost"
@@ -37,6 +48,8 @@ REMEDIES = {
     "SecretMissing": "Create the Secret, or correct the field that names it: spec.storage.secretName, rest.ssl.secret-name in "
     "spec.configuration, or env, envFrom and volumes in a podTemplate. The operator does not change the running job until the Secret exists",
     UNREADABLE: "Check the log of the API server, which cannot return objects of one kind. If it cannot decrypt a Secret, restore or delete the Secret",
+    "ProgramRefused": "Correct the program, its arguments or its packages, and edit the FlinkJob",
+    "ClusterMissing": "Create the FlinkCluster, or name another one in spec.cluster. The job then continues from the same state",
     "KubernetesUnavailable": "The operator tries again",
 }
 

@@ -57,6 +57,7 @@ EFFECTS: Mapping[str, Effect] = {
     "job.script": Effect.RESTART,
     "job.source": Effect.RESTART,
     "job.requirements": Effect.RESTART,
+    "cluster": Effect.RESTART,
     "image": Effect.RESTART,
     "imagePullPolicy": Effect.RESTART,
     "imagePullSecrets": Effect.RESTART,

@@ -16,8 +16,7 @@ from penstock_operator.reconcile.decide.operations.dispose import storage_timeou
 from penstock_operator.reconcile.observation import Engine
 from penstock_operator.reconcile.observe.manifests import in_the_spec
 from penstock_operator.reconcile.observe.scope import engine_scope
-from penstock_operator.reconcile.observe.secrets import read_master_tls, read_secret
-from penstock_operator.resources.names import Owner
+from penstock_operator.reconcile.observe.secrets import master_of, read_master_tls, read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -26,7 +25,9 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.observe.scope import Scope
+    from penstock_operator.reconcile.observe.secrets import ServedMaster
     from penstock_operator.reconcile.ports import Ports
+    from penstock_operator.resources.names import Owner
 
 _T = TypeVar("_T")
 _D = TypeVar("_D")
@@ -40,15 +41,12 @@ async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
         cache.silent_since = None
         return Engine(error="the job has no master", absent=True)
     try:
-        if cache.token is None:
-            cache.token = await _token(ctx.subject.owner, ports)
-        if running.rest_tls and cache.tls_of != running.rest_tls:
-            cache.tls = await read_master_tls(ports, ctx.subject.namespace, running)
-            cache.tls_of = running.rest_tls
-        tls = cache.tls if running.rest_tls else None
-        client = ports.engines(ctx.subject.namespace, ctx.subject.name, cache.token, tls)
+        client = await job_client(ctx, ports, cache, running)
         async with asyncio.timeout(storage_timeout(ctx)):
             engine = await _query(client, running.job_id, engine_scope(ctx.status))
+            if running.cluster is not None and engine.slots_total:
+                free = (await client.session()).free_slots  # jobs of other FlinkJobs have the other slots
+                engine = replace(engine, slots_total=free + (engine.parallelism or 0))
             engine = await _with_autoscaler(ctx, client, engine)
     except Exception as error:  # an invalid response must not stop the handling of the job
         if isinstance(error, EngineError) and error.status == 401:
@@ -59,6 +57,17 @@ async def query_master(ctx: Context, ports: Ports, cache: Cache) -> Engine:
         return Engine(error=in_words(error), silent_for=now - cache.silent_since)
     cache.silent_since = None
     return engine
+
+
+async def job_client(ctx: Context, ports: Ports, cache: Cache, running: ServedMaster) -> EngineClient:
+    """Return a client for the master of an incarnation. The token and the CA are read once for each master."""
+    where = master_of(ctx.subject.namespace, ctx.subject.name, running)
+    if cache.token is None or cache.token_of != where.secrets:
+        cache.token, cache.token_of = await _token(where, ports), where.secrets
+    if running.rest_tls and cache.tls_of != running.rest_tls:
+        cache.tls = await read_master_tls(ports, where.namespace, running)
+        cache.tls_of = running.rest_tls
+    return ports.engines(where.namespace, where.name, cache.token, cache.tls if running.rest_tls else None)
 
 
 def without_checkpoint(ctx: Context, engine: Engine, cache: Cache, monotonic: float) -> timedelta:

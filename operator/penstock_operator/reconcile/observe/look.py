@@ -19,6 +19,7 @@ from penstock_operator.reconcile.observation import CheckPod, Deployment, Observ
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import flaws_around
 from penstock_operator.reconcile.observe.engine import query_master, without_checkpoint
+from penstock_operator.reconcile.observe.session import missing_record, observe_session
 from penstock_operator.reconcile.observe.storage import read_late_savepoints, read_state
 from penstock_operator.resources.deployments import master_deployment, worker_deployment
 from penstock_operator.resources.names import APPLIED, INCARNATION, JOB, ROLE, Owner
@@ -61,7 +62,10 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
         snapshots=tuple(manifests.snapshot(s) for s in snapshots),
         last=cache.last,
     )
-    seen = _deployments(replace(ctx, seen=seen), ours, ports, cache)
+    if ctx.is_in_cluster:
+        seen = await observe_session(replace(ctx, seen=seen), ports, cache, fresh=copy is None)
+    else:
+        seen = _deployments(replace(ctx, seen=seen), ours, ports, cache)
     engine = await query_master(replace(ctx, seen=seen), ports, cache)
     waited = without_checkpoint(ctx, engine, cache, ports.monotonic())
     seen = replace(seen, engine=replace(engine, no_checkpoint_for=waited))
@@ -69,7 +73,10 @@ async def observe(ctx: Context, ports: Ports, cache: Cache, copy: WatchedObjects
     if ctx.status.requested_savepoints:
         seen = replace(seen, late=await read_late_savepoints(replace(ctx, seen=seen), ports))
     around = replace(ctx, seen=seen)
-    missing = cache.missing if copy is not None else await flaws_around(around, owner, ours, ports, cache)
+    if ctx.is_in_cluster:
+        missing = missing_record(around, cache)
+    else:
+        missing = cache.missing if copy is not None else await flaws_around(around, owner, ours, ports, cache)
     seen = replace(seen, missing=missing)
     generation = ctx.subject.generation
     seen = replace(

@@ -51,7 +51,7 @@ from penstock_operator.resources.names import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 Manifest = dict[str, Any]
 
@@ -107,7 +107,7 @@ def deployment(manifest: Manifest) -> Deployment:
         standby=STANDBY in marks,
         warm="--when-released" in args,
         checks=_has_variable(containers, CHECK_VARIABLE),
-        starts_from=_starts_from(args),
+        starts_from=restore_of(args),
         service_suffix=_service_suffix_of(labels_of(manifest).get(JOB, ""), args),
         rest_tls=_rest_tls_of(spec.get("template", {}).get("spec", {})),
     )
@@ -118,10 +118,10 @@ def _has_variable(containers: Iterable[Mapping[str, Any]], name: str) -> bool:
     return any(variable.get("name") == name for variable in main.get("env") or ())
 
 
-def _starts_from(args: list[str]) -> Restore | None:
+def restore_of(args: Sequence[str]) -> Restore | None:
     """Return the restore point in the arguments of a master.
 
-    >>> _starts_from(["master", "--restore", "s3://b/a/chk-7"]).kind
+    >>> restore_of(["master", "--restore", "s3://b/a/chk-7"]).kind
     'Checkpoint'
     """
     reason = "the arguments of its master"

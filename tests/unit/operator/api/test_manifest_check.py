@@ -41,6 +41,25 @@ spec:
 """
 
 
+CLUSTER = """\
+apiVersion: penstock.dev/v1beta1
+kind: FlinkCluster
+metadata:
+  name: shared
+spec:
+  image: engine:1
+  storage: {checkpoints: "s3://bucket/checkpoints", savepoints: "s3://bucket/savepoints"}
+---
+apiVersion: penstock.dev/v1beta1
+kind: FlinkJob
+metadata:
+  name: small
+spec:
+  cluster: shared
+  job: {script: "print(1)"}
+"""
+
+
 def problems(text: str) -> list[tuple[int, str]]:
     return [(finding.line, str(finding)) for finding in check_manifests(text).findings]
 
@@ -112,3 +131,15 @@ def test_the_command_prints_file_and_line_and_exits_with_1(tmp_path: Path) -> No
     result = CliRunner().invoke(app, ["validate", str(tmp_path / "absent.yaml")])
     assert result.exit_code == 1
     assert "absent.yaml" in result.output
+
+
+def test_clusters_and_their_jobs_are_checked() -> None:
+    report = check_manifests(CLUSTER)
+    assert report.findings == []
+    assert report.manifests == ["FlinkCluster shared", "FlinkJob small"]
+    assert problems(CLUSTER.replace("  cluster: shared", "  cluster: shared\n  image: job:1"))[0] == (
+        15,
+        "FlinkJob small: spec.image: this field belongs to the FlinkCluster that runs the job. Remove it here, and set "
+        "spec.image of the FlinkCluster.",
+    )
+    assert problems(CLUSTER.replace("image: engine:1", "imag: engine:1"))[0][0] == 6

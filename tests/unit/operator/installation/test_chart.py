@@ -319,7 +319,8 @@ def test_job_pod_monitors_require_their_kind(helm: Path) -> None:
 
 def test_crds_are_installed_with_the_chart_and_remain_without_it(helm: Path) -> None:
     found = [m for m in rendered(helm) if m["kind"] == "CustomResourceDefinition"]
-    assert {m["metadata"]["name"] for m in found} == {"flinkjobs.penstock.dev", "flinksnapshots.penstock.dev"}
+    kinds = {"flinkjobs", "flinksnapshots", "flinkclusters"}
+    assert {m["metadata"]["name"] for m in found} == {f"{kind}.penstock.dev" for kind in kinds}
     for manifest in found:
         assert manifest["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
         original = yaml.safe_load((ROOT / "crds" / f"{manifest['metadata']['name']}.yaml").read_text())

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.reconcile.ports import Ports
+    from penstock_operator.session.loop import ClusterLoop
     from penstock_operator.snapshot.loop import SnapshotLoop
 
 SHARD = "penstock.dev/shard"
@@ -113,7 +114,7 @@ class Witness:
 @dataclass
 class Side:
     ports: Ports
-    loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = field(default_factory=dict)
+    loops: dict[tuple[str, str], JobLoop | SnapshotLoop | ClusterLoop] = field(default_factory=dict)
     alive: bool = True
     changes: list[str] = field(default_factory=list)
 

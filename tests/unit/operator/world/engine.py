@@ -5,16 +5,18 @@ from __future__ import annotations
 import base64
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock_operator.engine.account import Checkpoints, Progress, Request, Rescaled
 from penstock_operator.engine.autoscaler import Autoscaler, read_autoscaler
-from penstock_operator.engine.client import JobOverview, JobView, MasterTls, RequestKind
+from penstock_operator.engine.client import JobOverview, JobView, MasterTls, RequestKind, SessionOverview
 from penstock_operator.errors import EngineError, EngineUnreachable
 from penstock_operator.resources.names import JOB, ROLE
 from tests.unit.operator.world.storage import Stored
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.unit.operator.world.kubernetes.images import Image
     from tests.unit.operator.world.world import World
 
@@ -268,7 +270,7 @@ class FakeEngineClient:
     def __init__(self, world: World, name: str, tls: MasterTls | None = None) -> None:
         self.world, self.name, self.tls = world, name, tls
 
-    def _job(self) -> FakeJob:
+    def _job(self, job_id: str = "") -> FakeJob:
         job = self.world.leading(self.name)
         if job is not None and self._ca() != (None if self.tls is None else self.tls.ca):
             self.world.misaddressed += 1
@@ -291,7 +293,7 @@ class FakeEngineClient:
 
     async def overview(self, job_id: str) -> JobOverview | None:
         self.world.polls += 1
-        job = self._job()
+        job = self._job(job_id)
         if not self.world.summaries or job.job_id != job_id:
             return None
         exception = await self.exception(job_id) if job.state != "RUNNING" else ""
@@ -304,10 +306,10 @@ class FakeEngineClient:
         return [JobView(job.job_id, job.state)]
 
     async def parallelism(self, job_id: str) -> int | None:
-        return self._job().parallelism
+        return self._job(job_id).parallelism
 
     async def checkpoints(self, job_id: str) -> Checkpoints:
-        job = self._job()
+        job = self._job(job_id)
         own = self.world.storage.of_job(job.job_id)
         newest = own[-1] if own else None
         return Checkpoints(
@@ -319,17 +321,29 @@ class FakeEngineClient:
         )
 
     async def progress(self, job_id: str) -> Progress:
-        job = self._job()
+        job = self._job(job_id)
         return Progress(job.failovers, job.rescaled)
 
     async def exception(self, job_id: str) -> str:
-        return self._job().failure
+        return self._job(job_id).failure
 
     async def autoscaler(self, job_id: str) -> Autoscaler:
         return self._job().autoscaler()
 
     async def slots(self) -> int:
         return self.world.slots(self.name, self._job().job_id)
+
+    async def session(self) -> SessionOverview:
+        raise EngineError("this is no session", status=404)
+
+    async def upload(self, name: str, content: bytes) -> str:
+        raise EngineError("this is no session", status=404)
+
+    async def run(self, program: str, start: Mapping[str, Any]) -> None:
+        raise EngineError("this is no session", status=404)
+
+    async def cancel(self, job_id: str) -> None:
+        raise EngineError("this is no session", status=404)
 
     async def busy_workers(self) -> frozenset[str]:
         return frozenset(self._job().tasks)
@@ -349,7 +363,7 @@ class FakeEngineClient:
     def _change(self, kind: str, job_id: str, trigger: str, directory: str = "", parallelism: int = 0) -> str:
         call = f"rest {kind} {self.name}"
         self.world.fault.before(call)
-        job = self._job()
+        job = self._job(job_id)
         if job.job_id != job_id:
             raise EngineError(f"no job {job_id}", status=404)
         request = job.ask(kind, trigger, directory, parallelism)
@@ -357,4 +371,4 @@ class FakeEngineClient:
         return request
 
     async def request(self, job_id: str, kind: RequestKind, request_id: str) -> Request:
-        return self._job().requests.get(request_id, Request(request_id, "Unknown"))
+        return self._job(job_id).requests.get(request_id, Request(request_id, "Unknown"))

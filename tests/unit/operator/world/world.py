@@ -16,6 +16,8 @@ from penstock_operator.process.metrics import Metrics
 from penstock_operator.reconcile.clock import SteadyClock
 from penstock_operator.reconcile.job_loop import JobLoop
 from penstock_operator.reconcile.ports import Ports
+from penstock_operator.resources.names import CLUSTER_REVISION
+from penstock_operator.session.loop import ClusterLoop
 from penstock_operator.settings import Settings
 from penstock_operator.snapshot.loop import SnapshotLoop
 from tests.unit.operator.world.engine import FakeEngineClient, FakeJob
@@ -26,12 +28,14 @@ from tests.unit.operator.world.kubernetes.deployments import Deployments
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.kubelet import NAME, Kubelet
 from tests.unit.operator.world.kubernetes.watch import EventReceiver, Watch
+from tests.unit.operator.world.session import FakeSessionClient, advance_sessions, live_jobs, slots_for
 from tests.unit.operator.world.sink import Sink
 from tests.unit.operator.world.storage import FakeStorage
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from penstock_operator.engine.client import MasterTls
     from penstock_operator.kube.cluster import Kind, Manifest
     from penstock_operator.reconcile.job_loop import Transition
     from penstock_operator.snapshot.loop import SnapshotTransition
@@ -90,6 +94,12 @@ class World(Kubelet):
         """The jobs by the uid of the master's pod."""
         self.standby_parallelisms: dict[str, int] = {}
         """The parallelism on the command line since the container started, by the uid of the master's pod."""
+        self.sessions: dict[str, dict[str, FakeJob]] = {}
+        """The jobs of the programs of each session by id, by the name of the FlinkCluster's revision."""
+        self.uploads: dict[str, bytes] = {}
+        """The programs in the storage of sessions."""
+        self.interrupted: set[str] = set()
+        """The jobs of sessions whose master is down."""
         self.savepoints: list[str] = []
         self.rescales: list[int] = []
         self.rest_down = False
@@ -121,7 +131,7 @@ class World(Kubelet):
         """The number of requests to a master with another protocol or CA than it serves."""
         self.ports = Ports(
             self.cluster,
-            lambda namespace, name, token, tls=None: FakeEngineClient(self, name, tls),
+            self._client,
             self.storage,
             settings=settings or Settings(own_identity=MEANT, tenants=OPEN),
             now=lambda: self.clock(),
@@ -129,12 +139,24 @@ class World(Kubelet):
         )
         self.controller = EventReceiver(self.ports, Metrics())
         self.watching = Watch(self)
-        self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop] = {}
+        self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop | ClusterLoop] = {}
         self.due: dict[tuple[str, str], tuple[datetime, int]] = {}
         """The time of the loop's next pass and the number of events at its last pass, by kind and name."""
 
     def now(self) -> datetime:
         return self.time
+
+    def session_slots_of(self, job_id: str) -> list[str]:
+        return slots_for(self, job_id)
+
+    def live_session_jobs(self) -> list[FakeJob]:
+        return live_jobs(self)
+
+    def _client(
+        self, namespace: str, name: str, token: str | None, tls: MasterTls | None = None
+    ) -> FakeEngineClient | FakeSessionClient:
+        is_session = name in self.sessions or self.cluster.select("Pod", None, {CLUSTER_REVISION: name})
+        return (FakeSessionClient if is_session else FakeEngineClient)(self, name, tls)
 
     def _new_clock(self) -> SteadyClock:
         return SteadyClock(lambda: self.time + self.skew, lambda: (self.time - START).total_seconds())
@@ -221,11 +243,13 @@ class World(Kubelet):
             snapshot = SnapshotLoop(
                 "default", name, self.ports, lambda transition: self.watch_snapshots(transition), report_error
             )
-            loop = self.loops[kind, name] = job if kind == "FlinkJob" else snapshot
+            cluster = ClusterLoop("default", name, self.ports, report_error)
+            found: dict[str, JobLoop | SnapshotLoop | ClusterLoop] = {"FlinkJob": job, "FlinkSnapshot": snapshot}
+            loop = self.loops[kind, name] = found.get(kind, cluster)
         before, pause = self.watching.event_count, timedelta(0)
         try:
-            found = await loop.reconcile()
-            pause = timedelta(days=1) if found is None else found
+            wanted = await loop.reconcile()
+            pause = timedelta(days=1) if wanted is None else wanted
         except Killed:
             self.deaths += 1
             self.restart_operator()
@@ -268,7 +292,7 @@ class World(Kubelet):
     async def _turn(self, also: Callable[[], Awaitable[None]] | None, pace: float) -> None:
         self.watching.deliver()
         await self.watching.resync()
-        for kind in ("FlinkJob", "FlinkSnapshot"):
+        for kind in ("FlinkCluster", "FlinkJob", "FlinkSnapshot"):
             for name in [m["metadata"]["name"] for m in self.cluster.select(kind, None, {})]:
                 when, version = self.due.get((kind, name), (self.time, 0))
                 if self.time >= when or self.watching.event_count != version:
@@ -316,6 +340,7 @@ class World(Kubelet):
         for uid, job in self.jobs.items():
             if self._master_alive(uid):
                 job.advance(seconds, self.workers_up(job.name, job.job_id))
+        advance_sessions(self, seconds)
         self._watch_masters()
 
 

@@ -12,7 +12,8 @@ If the check refuses the program, the operation ends as after a separate check. 
 removes the pods (`upkeep`). If the master gives no result, the operator removes the pods and checks in a separate pod.
 The reason is that the master has an older engine, or that the program has ended the process.
 
-Masters that restore a snapshot are checked by a separate pod, and so are all revisions after the first revision.
+Masters that restore a snapshot are checked by a separate pod. So are all revisions after the first revision, and the
+programs of FlinkClusters.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def is_checked_by_master(ctx: Context, spec: FlinkJobSpec) -> bool:
     The release is a record in storage. So the operator must have read storage when it looked for the state of earlier FlinkJobs.
     """
     op = ctx.op
-    fresh = op.restore is not None and op.restore.kind == "Fresh"
+    fresh = op.restore is not None and op.restore.kind == "Fresh" and spec.cluster is None
     return op.kind == "Deploy" and fresh and op.looked_back and spec.upgrade.check and not op.checked_apart
 
 

@@ -117,11 +117,13 @@ def _start_warm(ctx: Context, incarnation: Incarnation) -> Decision:
 def _refused(ctx: Context, failure: ActionResult) -> Decision:
     """Return the decision if the API server refuses the objects and nothing runs. Roll back if possible.
 
-    Invalid objects stay invalid. A quota may still count pods that have just ended, and a policy or a name conflict
+    Invalid objects stay invalid, and so do programs that a session cluster refuses. A quota may still count pods that have just ended, and a policy or a name conflict
     may be fixed soon. So the other refusals only lead to a rollback after `refusal_patience`.
     """
     op, reason = ctx.op, explain(failure)
-    lasting = failure.code == "InvalidObject" or (
+    if failure.code == "EngineUnreachable":
+        return ctx.wait(f"waiting for the FlinkCluster: {failure.message}")
+    lasting = failure.code in ("InvalidObject", "ProgramRefused") or (
         failure.code in REFUSALS and ctx.now - op.step_since >= ctx.settings.refusal_patience
     )
     if lasting and _can_roll_back(ctx) and op.fallback_revision != op.target_revision:
@@ -248,6 +250,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         checks=incarnation.checks,
         service_suffix=incarnation.service_suffix,
         rest_tls=rest_tls_secret(spec),
+        cluster=spec.cluster,
         had_checkpoint=incarnation.restore.kind == "Latest",
         adopted_at=before.adopted_at if before and before.job_id == incarnation.job_id else None,
         failures=before.failures if before and op.kind == "Recover" else 0,

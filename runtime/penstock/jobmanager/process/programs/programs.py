@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.common.errors import ClusterError, InvalidJob, JobError, PenstockError
+from penstock.common.errors import ClusterError, JobError, PenstockError
 from penstock.common.job_id import JobID
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
@@ -101,7 +101,7 @@ class ProgramRunner:
             logger.info("program %s (%s) continues", spec.bundle, spec.id)
             try:
                 program = self._add(spec)
-            except InvalidJob as error:
+            except Conflict as error:
                 logger.warning("the stored program %s is ignored: %s", spec.id, error.message)
                 continue
             program.show_waiting()
@@ -257,9 +257,7 @@ class ProgramRunner:
                 raise _shutting_down()
             taken = {one.spec.job_id for one in self._programs.values()}
             if spec.job_id in taken:
-                raise InvalidJob(
-                    f"job {spec.job_id} is running already", remedy="cancel it first, or use another job id"
-                )
+                raise Conflict(f"job {spec.job_id} is running already", remedy="cancel it first, or use another job id")
             self._programs[spec.id] = program
         self.applications.add(program)
         self.ended.forget(spec.job_id)

@@ -44,7 +44,7 @@ class FakeApi:
             return httpx.Response(201, json={"status": {"resourceRules": [ANYTHING]}})
         kind, namespace, name = self._target(request.url.path)
         if kind is None:
-            served = ("flinkjobs", "flinksnapshots") if self.kinds else ()
+            served = ("flinkjobs", "flinksnapshots", "flinkclusters") if self.kinds else ()
             return httpx.Response(200, json={"resources": [{"name": plural} for plural in served]})
         if request.method != "GET" and kind.name != "Lease":
             self.writes.append((who, f"{request.method} {kind.name}", self.holder()))

@@ -11,7 +11,7 @@ from penstock_operator.api.types import format_time
 from penstock_operator.reconcile.observe.manifests import CHECK_BEGINS, CHECK_REPORTS, labels_of, parse_time
 from penstock_operator.reconcile.observe.terminations import EXIT_STORAGE
 from penstock_operator.resources.deployments import CHECK_VARIABLE
-from penstock_operator.resources.names import INCARNATION, JOB, ROLE
+from penstock_operator.resources.names import CLUSTER, INCARNATION, JOB, ROLE
 from tests.unit.operator.world.engine import FakeJob
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.pods import drops, is_up, running_status, waiting_status
@@ -169,6 +169,8 @@ class Kubelet(PodFaults):
             self._check(pod, image)
         elif role == "worker":
             self._worker(pod)
+        elif CLUSTER in labels_of(pod):
+            self._session_master(pod)
         else:
             self._master(pod, image)
 
@@ -267,6 +269,12 @@ class Kubelet(PodFaults):
         self.jobs[uid] = job
         self._set(pod, running_status(pod, ready=True))
 
+    def _session_master(self, pod: Manifest) -> None:
+        """Start a master without a job. It is ready at once, and a restarted one runs its stored programs again."""
+        if not is_up(pod) and self._starts(pod):
+            assert pod["spec"]["containers"][0]["args"] == ["session"]
+            self._set(pod, running_status(pod, ready=True))
+
     def _check_on_standby(self, pod: Manifest, image: Image) -> None:
         """Let a master on standby check its program, if its environment requests it. The report is in the log one tick later."""
         name, status = pod["metadata"]["name"], running_status(pod, ready=False)
@@ -346,6 +354,8 @@ class Kubelet(PodFaults):
 
     def workers_up(self, name: str, job_id: str) -> list[str]:
         """Return the names of the workers that run."""
+        if any(job.job_id == job_id for job in cast("World", self).live_session_jobs()):
+            return cast("World", self).session_slots_of(job_id)
         pods = self.cluster.select("Pod", None, {JOB: name, ROLE: "worker", INCARNATION: job_id})
         return [p["metadata"]["name"] for p in pods if is_up(p) and "deletionTimestamp" not in p["metadata"]]
 
@@ -354,5 +364,8 @@ class Kubelet(PodFaults):
         active: dict[str, list[str]] = {}
         for uid, job in self.jobs.items():
             if job.state == "RUNNING" and self._master_alive(uid):
+                active.setdefault(job.name, []).append(job.job_id)
+        for job in cast("World", self).live_session_jobs():
+            if job.state == "RUNNING":
                 active.setdefault(job.name, []).append(job.job_id)
         self.two_masters += [f"{name}: {ids}" for name, ids in active.items() if len(ids) > 1]

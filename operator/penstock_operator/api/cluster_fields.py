@@ -1,0 +1,76 @@
+"""The fields of a FlinkJob that belong to the FlinkCluster that runs the job. Pure functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from penstock_operator.api.flinkjob import Master, NetworkPolicy, ServiceAccount, Worker
+from penstock_operator.errors import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from penstock_operator.api.cluster_ref import ClusterRef
+    from penstock_operator.api.flinkcluster import FlinkClusterSpec
+
+_TAKEN = ("image", "imagePullPolicy", "imagePullSecrets", "storage", "podTemplate", "serviceAccount")
+"""Fields of the FlinkCluster that are also fields of a FlinkJob."""
+_TEMPLATES = (
+    ("master", Master),
+    ("worker", Worker),
+    ("serviceAccount", ServiceAccount),
+    ("networkPolicy", NetworkPolicy),
+)
+"""Fields with defaults in the CRD that belong to the FlinkCluster."""
+
+
+def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield a problem for each field of a FlinkJob that belongs to its FlinkCluster, or that needs its own pods."""
+    for name in ("image", "imagePullSecrets", "storage", "podTemplate", "ingress"):
+        if raw.get(name):
+            yield _belongs(name)
+    if raw.get("imagePullPolicy", "IfNotPresent") != "IfNotPresent":
+        yield _belongs("imagePullPolicy")
+    for name, model in _TEMPLATES:
+        try:
+            is_default = model.model_validate(raw.get(name) or {}) == model()
+        except ValidationError:
+            is_default = False
+        if not is_default:
+            yield _belongs(name)
+    job: Mapping[str, Any] = raw.get("job") or {}
+    source = job.get("source") or {}
+    if job.get("script") is None and not isinstance(source.get("files") or source.get("configMap"), dict):
+        yield Problem(
+            "spec.job",
+            "a FlinkCluster runs only programs in job.script, job.source.files or job.source.configMap",
+            "Put the program into one of these fields, or remove spec.cluster and set spec.image.",
+        )
+    if (raw.get("autoscaling") or {}).get("enabled"):
+        remedy = "Remove it, and change spec.job.parallelism with kubectl scale or a HorizontalPodAutoscaler."
+        yield Problem("spec.autoscaling.enabled", "a FlinkCluster does not add workers for one of its jobs", remedy)
+    if (raw.get("upgrade") or {}).get("warmStart"):
+        remedy = "Remove it. The pods of a FlinkCluster run already."
+        yield Problem("spec.upgrade.warmStart", "a job of a FlinkCluster has no pods to start", remedy)
+
+
+def _belongs(field: str) -> Problem:
+    remedy = f"Remove it here, and set spec.{field} of the FlinkCluster."
+    return Problem(f"spec.{field}", "this field belongs to the FlinkCluster that runs the job", remedy)
+
+
+def merged(raw: Mapping[str, Any], ref: ClusterRef, cluster: FlinkClusterSpec) -> dict[str, Any]:
+    """Return the spec of a job in this revision of a FlinkCluster."""
+    fields = cluster.to_manifest()
+    out = {**raw, "cluster": str(ref), **{name: fields[name] for name in _TAKEN if name in fields}}
+    out["master"] = {**fields["master"]}
+    out["configuration"] = {**fields["configuration"], **(raw.get("configuration") or {})}
+    return out
+
+
+def checked_alone(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the spec of a job for a check without the FlinkCluster, with placeholders for the fields of the FlinkCluster."""
+    nowhere = {"checkpoints": "s3://bucket/checkpoints", "savepoints": "s3://bucket/savepoints"}
+    return {**raw, "image": "none", "storage": nowhere}

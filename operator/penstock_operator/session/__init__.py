@@ -1,0 +1,1 @@
+"""The reconcile loop of FlinkClusters: their pods, the upgrade that moves their FlinkJobs, and their deletion."""
