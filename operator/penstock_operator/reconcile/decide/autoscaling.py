@@ -52,16 +52,30 @@ and events.
 def with_autoscaler(ctx: Context) -> Context:
     """Return the context with the decisions of the autoscaler and the parallelism that it has chosen."""
     running, spec, found = ctx.status.running, ctx.running_spec, ctx.seen.engine.autoscaler
-    if running is None or spec is None:  # a job that is suspended starts again with this parallelism
+    if running is None or running.finished_at is not None:
+        return _at_rest(ctx)
+    if spec is None:
         return ctx
     if not spec.autoscaling.enabled:
         return ctx if ctx.status.autoscaling is None else ctx.with_status(autoscaling=None)
-    if found is None or running.finished_at is not None or ctx.seen.engine.job_id != running.job_id:
+    if found is None or ctx.seen.engine.job_id != running.job_id:
         return ctx
     if ctx.is_autoscaled:
         ctx = _with_parallelism(ctx, running, found)
     ctx = _with_state(ctx, found)
     return _with_recommendation(ctx, running, found)
+
+
+def _at_rest(ctx: Context) -> Context:
+    """Keep only the parallelism, with which a suspended job starts again."""
+    known = ctx.status.autoscaling
+    if known is None:
+        return ctx
+    reason, text = "NOT_RUNNING", "The job does not run."
+    kept = Autoscaling(
+        mode=known.mode, parallelism=known.parallelism, wanted=known.parallelism, reason=reason, message=text
+    )
+    return ctx if known == kept else ctx.with_status(autoscaling=kept)
 
 
 def _with_parallelism(ctx: Context, running: Running, found: Autoscaler) -> Context:

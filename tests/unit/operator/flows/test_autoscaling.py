@@ -182,6 +182,21 @@ def test_a_recommendation_is_reported_and_changes_nothing() -> None:
     played(story)
 
 
+def test_a_suspended_job_is_not_limited() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load, world.limit = 4, "AT_MAX_PARALLELISM"
+        await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "True", within=60)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        await world.run(60)
+        assert world.condition("AutoscalingLimited")["status"] == "False"
+        found = world.status()["autoscaling"]
+        assert (found["parallelism"], found["reason"], found.get("decisions")) == (2, "NOT_RUNNING", [])
+
+    played(story)
+
+
 def test_a_hot_key_is_a_condition_and_adds_no_workers() -> None:
     async def story(world: World) -> None:
         await deployed(world, manifest())
