@@ -220,7 +220,7 @@ def test_invalid_settings_are_refused() -> None:
             KinesisSource("a", SimpleStringSchema(), start=wrong)
     with pytest.raises(InvalidJob, match=r"does not support the properties aws\.credentials"):
         FlinkKinesisConsumer("a", SimpleStringSchema(), {"aws.credentials.provider": "BASIC"})
-    with pytest.raises(InvalidJob, match="without partition_key_generator"):
+    with pytest.raises(InvalidJob, match="needs a partition_key_generator"):
         KinesisStreamsSink.builder().set_stream_name("a").set_serialization_schema(SimpleStringSchema()).build()
 
 
