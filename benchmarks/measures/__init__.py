@@ -12,6 +12,7 @@ from benchmarks.measures.backpressure import backpressure
 from benchmarks.measures.checkpoint import checkpoint
 from benchmarks.measures.cores import cores
 from benchmarks.measures.epoch import epoch
+from benchmarks.measures.jobmanagers.failover import failover
 from benchmarks.measures.jobmanagers.heap import heap
 from benchmarks.measures.jobmanagers.slots import jobmanager
 from benchmarks.measures.kafka import kafka, kafka_latency
@@ -36,6 +37,7 @@ MEASURES: dict[str, Measure] = {
     "checkpoint": checkpoint,
     "rescale": rescale,
     "recovery": recovery,
+    "failover": failover,
     "memory": memory,
     "startup": startup,
     "session": session,

@@ -30,6 +30,7 @@ from penstock.jobmanager.cluster.members.registration import (
     AskRecords,
     AskStacks,
     Beat,
+    BeatAnswer,
     FromTaskManager,
     Killed,
     LogAnswer,
@@ -65,12 +66,19 @@ class ResourceManager(SealedServer):
     Args:
         spark: the started cluster, to which the executors belong.
         on_failure: function that is called with the reason if the server stops without `close`.
+        patience_s: time in seconds without an answer to a heartbeat after which TaskManagers look for another master. None means no limit
+            and no answers.
     """
 
     title = "the resource manager"
 
     def __init__(
-        self, host: str, port: int, spark: SparkCluster, on_failure: Callable[[Exception], object] = lambda error: None
+        self,
+        host: str,
+        port: int,
+        spark: SparkCluster,
+        on_failure: Callable[[Exception], object] = lambda error: None,
+        patience_s: float | None = None,
     ) -> None:
         try:
             super().__init__(host, port, spark.credentials.secret, PURPOSE, MAX_BYTES)
@@ -81,6 +89,7 @@ class ResourceManager(SealedServer):
             ) from error
         self._spark = spark
         self._on_failure = on_failure
+        self._patience_s = patience_s
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Time without a message in seconds, by TaskManager."""
@@ -162,6 +171,8 @@ class ResourceManager(SealedServer):
             with self._lock:
                 self._silent[register.id] = 0.0
             self._spark.registry.record_heartbeat(register.id, _now_ms())
+            if self._patience_s is not None:
+                self.post(peer, msgspec.msgpack.encode(BeatAnswer(self._patience_s)))
             return
         if isinstance(message, Killed):
             kill = MemoryKill(message.limit)

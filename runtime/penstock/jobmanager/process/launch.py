@@ -155,6 +155,7 @@ def run_master(
 
     if member is not None:
         cluster.accepts_workers, member.on_lead = False, cluster.accept_workers
+        cluster.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
     begin = partial(cluster.begin, entry)
     return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted, member=member)
 

@@ -23,6 +23,7 @@ from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
     AskReadings,
     Beat,
+    BeatAnswer,
     Ended,
     Killed,
     ReadingsAnswer,
@@ -308,6 +309,17 @@ def test_a_port_in_use_is_named(door: Door) -> None:
     port = int(door.server.address.rpartition(":")[2])
     with pytest.raises(ClusterError, match=rf"{port}.*Address already in use"):
         ResourceManager("127.0.0.1", port, cast(SparkCluster, door.driver))
+
+
+def test_a_master_in_an_election_answers_heartbeats(door: Door) -> None:
+    alone, elected = door.come("alone"), door.come("elected")
+    for visitor in (alone, elected):
+        visitor.started()
+    alone.send_message(Beat())
+    assert alone.connection.poll(0.5) is None
+    door.server._patience_s = 10.0
+    elected.send_message(Beat())
+    assert elected.receive() == BeatAnswer(10.0)
 
 
 def test_the_owner_is_notified_when_the_manager_stops_serving(

@@ -64,6 +64,13 @@ class Running(msgspec.Struct, frozen=True, tag=True):
     executor_id: str
 
 
+class BeatAnswer(msgspec.Struct, frozen=True, tag=True):
+    """Response to `Beat` if masters elect a leader. A frozen master does not respond, but its connection stays open."""
+
+    patience_s: float
+    """Time in seconds without a message after which the TaskManager looks for another master."""
+
+
 class AskLog(msgspec.Struct, frozen=True, tag=True):
     """Request to a TaskManager: return this log from `start` on. Without a name, list the logs."""
 
@@ -130,4 +137,4 @@ class ReadingsAnswer(msgspec.Struct, frozen=True, tag=True):
 
 
 FromTaskManager = Beat | Ended | Killed | LogAnswer | StacksAnswer | RecordsAnswer | ReadingsAnswer
-ToTaskManager = Start | Running | AskLog | AskStacks | AskRecords | AskReadings
+ToTaskManager = Start | Running | BeatAnswer | AskLog | AskStacks | AskRecords | AskReadings

@@ -54,6 +54,8 @@ class MasterClusterProvider:
         self._settings = settings
         self.accepts_workers = True
         """Whether workers may register. A standby has a driver, and no workers until `accept_workers`."""
+        self.patience_s: float | None = None
+        """See `ResourceManager`."""
         self._listening = threading.Lock()
         """Lock for the start of the resource manager: the start of the driver and `accept_workers` may start it."""
         self.cluster: SparkCluster | None = None
@@ -145,6 +147,7 @@ class MasterClusterProvider:
             self._settings.get(options.JOBMANAGER_PORT),
             cluster,
             on_failure=lambda error: _end_process(f"the resource manager has ended ({error})"),
+            patience_s=self.patience_s,
         )
         self._resources.start()
 

@@ -40,6 +40,7 @@ from penstock.jobmanager.cluster.members.registration import (
     AskRecords,
     AskStacks,
     Beat,
+    BeatAnswer,
     Ended,
     Killed,
     ReadingsAnswer,
@@ -110,7 +111,8 @@ class WorkerProcess:
         logs: LogFiles | None = None,
         stacks: str = "",
     ) -> None:
-        self._masters = master.removeprefix("spark://")
+        self._masters = [address.strip() for address in master.removeprefix("spark://").split(",")]
+        """Addresses of the masters in the order of connection attempts. The last one to which the worker was connected is at the end."""
         self._secret = secret
         self._slots = slots
         self._heap = heap
@@ -131,6 +133,9 @@ class WorkerProcess:
         self._child: Child | None = None
         self._running = False
         self._useless = 0
+        self._silent_s = 0.0
+        self._patience_s: float | None = None
+        """See `BeatAnswer`. None means that this master does not answer heartbeats."""
 
     @property
     def is_alive(self) -> bool:
@@ -155,7 +160,7 @@ class WorkerProcess:
             connection = self._connect()
             if connection is None:
                 if not waiting:
-                    logger.info("waiting for the master at %s", self._masters)
+                    logger.info("waiting for the master at %s", ", ".join(sorted(self._masters)))
                 waiting = True
                 time.sleep(POLL_S)
                 continue
@@ -170,7 +175,7 @@ class WorkerProcess:
             if code is not None:
                 return code
             if not self._ending:
-                logger.info("the connection to the master at %s ended", self._masters)
+                logger.info("the connection to the master at %s ended", self._masters[-1])
                 if not was_of_use:
                     time.sleep(POLL_S)
         return 0
@@ -178,10 +183,11 @@ class WorkerProcess:
     # --- the master ---------------------------------------------------------------------------------------------
 
     def _connect(self) -> ControlConnection | None:
-        for master in self._masters.split(","):
-            host, _, port = master.strip().rpartition(":")
+        for master in self._masters:
+            host, _, port = master.rpartition(":")
             connection = self._connect_to(host, int(port))
             if connection is not None:
+                self._masters = [*(other for other in self._masters if other != master), master]
                 return connection
         return None
 
@@ -223,14 +229,21 @@ class WorkerProcess:
     def _serve(self, master: ControlConnection) -> int | None:
         """Serve a master. Return None if the master is lost or the end is requested. Return an exit code if no executor can run."""
         beaten, self._handled_executor = 0.0, ""
+        self._silent_s, self._patience_s = 0.0, None
         while not self._ending:
+            before = self._turned_at
             self._turned_at = now = time.monotonic()
+            self._silent_s += min(now - before, 2 * WATCH_S)  # if this process was paused, messages may be waiting
+            if self._patience_s is not None and self._silent_s > self._patience_s:
+                logger.warning("the master does not respond, although its connection is open: looking for another one")
+                return None
             try:
                 if now - beaten >= BEAT_S:
                     master.send(msgspec.msgpack.encode(Beat()))
                     beaten = now
                 frame = master.poll(WATCH_S)
                 if frame is not None:
+                    self._silent_s = 0.0
                     self._handle(master, msgspec.msgpack.decode(frame, type=ToTaskManager))
                 launch, code = self._launch, self._code()
                 if self._kills.new():  # report the kill before the end of the executor, which the kill causes
@@ -253,7 +266,9 @@ class WorkerProcess:
     # --- the executor -------------------------------------------------------------------------------------------
 
     def _handle(self, master: ControlConnection, message: ToTaskManager) -> None:
-        if isinstance(message, AskLog):
+        if isinstance(message, BeatAnswer):
+            self._patience_s = message.patience_s
+        elif isinstance(message, AskLog):
             master.send(msgspec.msgpack.encode(answer_of(self._logs, message)))
         elif isinstance(message, AskStacks):
             threading.Thread(target=self._sample_stacks, args=(master, message), name="stacks", daemon=True).start()

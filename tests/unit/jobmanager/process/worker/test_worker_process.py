@@ -23,6 +23,7 @@ from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
     AskReadings,
     Beat,
+    BeatAnswer,
     Ended,
     FromTaskManager,
     Killed,
@@ -293,6 +294,22 @@ def test_an_executor_of_a_lost_master_does_not_delay_the_next_master() -> None:
     assert len(second.registered) == 1
     manager.worker._linger_s = 0.2
     manager.end()
+    second.close()
+
+
+def test_the_worker_leaves_a_master_that_stops_to_answer_heartbeats() -> None:
+    frozen, second = Master(), Master()
+    manager = TaskManager(frozen.port, others=(second.port,))
+    wait_until(lambda: bool(frozen.peers))
+    for _ in range(30):
+        frozen.post(frozen.peers[-1], msgspec.msgpack.encode(BeatAnswer(0.5)))
+        time.sleep(0.05)
+    assert not second.registered
+    assert len(frozen.registered) == 1
+    wait_until(lambda: len(second.registered) == 1)
+    assert len(frozen.registered) == 1
+    manager.end()
+    frozen.close()
     second.close()
 
 

@@ -1,0 +1,94 @@
+"""The time without output after the leading master is killed, with a second master on standby.
+
+Two masters and a worker are separate processes on this machine. `records` is the number of kills. The output of an exactly-once sink becomes
+visible with the next checkpoint, so each figure ends with a checkpoint of the new leader. The interval of checkpoints is 500 ms.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tests.integration.engine.selfcheck.standby import Standbys
+
+PATIENCE_S = 300.0
+PAUSE_S = 5.0
+"""Time in seconds for the killed master to come back as a standby, after it responds."""
+GOAL_S = 5.0
+
+
+def failover(records: int | None, repetitions: int) -> dict[str, Any]:
+    """Kill the leader several times. Measure the time until the next one leads, and until output is visible again."""
+    from tests.integration.engine.selfcheck.driver import configuration
+    from tests.integration.engine.selfcheck.job import Plan
+    from tests.integration.engine.selfcheck.masters import latest_checkpoint
+    from tests.integration.engine.selfcheck.output import problems_of
+    from tests.integration.engine.selfcheck.standby import Standbys
+
+    kills = records or 5 * repetitions
+    plan = Plan(per_key=10**7)
+    with tempfile.TemporaryDirectory(prefix="penstock-failover-") as name:
+        folder = Path(name)
+        output = f"file://{folder}/output"
+        with Standbys(
+            folder, configuration("pipelined", f"file://{folder}"), plan, output, uuid.uuid4().hex
+        ) as cluster:
+            _wait_for_checkpoint(cluster, folder, 0)
+            elected, visible = [], []
+            for _ in range(kills):
+                _wait_for_standby(cluster)
+                leader = cluster.leader()
+                began, newest = time.monotonic(), latest_checkpoint(folder, cluster.job_id)
+                cluster.kill(leader)
+                cluster.wait_for_leader(PATIENCE_S, other_than=leader)
+                elected.append(time.monotonic() - began)
+                _wait_for_checkpoint(cluster, folder, newest)
+                visible.append(time.monotonic() - began)
+        problems = problems_of(plan, output, complete=False)
+    return {
+        "kills": kills,
+        "elected_s": _summary(elected),
+        "output_s": _summary(visible),
+        "goal_s": GOAL_S,
+        "problems": problems,
+    }
+
+
+def _summary(seconds: list[float]) -> dict[str, float]:
+    ordered = sorted(seconds)
+    last = len(ordered) - 1
+    at = {"min": 0, "median": last // 2, "p99": round(0.99 * last), "max": last}
+    return {name: round(ordered[index], 2) for name, index in at.items()}
+
+
+def _wait_for_standby(cluster: Standbys) -> None:
+    """Start the killed master again, and wait until it is a warm standby."""
+    import httpx
+
+    cluster.restart_ended()
+    deadline = time.monotonic() + PATIENCE_S
+    for name in cluster.ports:
+        while True:
+            try:
+                if cluster.get(name, "/jobs").is_success:
+                    break
+            except httpx.HTTPError:
+                pass
+            if time.monotonic() > deadline:
+                raise TimeoutError(cluster.describe())
+            time.sleep(0.1)
+    time.sleep(PAUSE_S)
+
+
+def _wait_for_checkpoint(cluster: Standbys, folder: Path, after: int) -> None:
+    from tests.integration.engine.selfcheck.masters import latest_checkpoint
+
+    deadline = time.monotonic() + PATIENCE_S
+    while latest_checkpoint(folder, cluster.job_id) <= after:
+        if time.monotonic() > deadline:
+            raise TimeoutError(cluster.describe())
+        time.sleep(0.02)
