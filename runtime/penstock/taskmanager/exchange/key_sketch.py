@@ -3,7 +3,7 @@
 Problem. One subtask processes all records of a key. So the parallelism does not help a job if one key has a large share of the records. To
 name this key, the writer must count keys, but a count per record costs more than the rest of the exchange.
 
-Solution. The writer samples about `SAMPLES_PER_S` keys per second, at any rate of records. A sample has every n-th key of a batch. n is
+Solution. The writer samples a fixed number of keys per second, at any rate of records. A sample has every n-th key of a batch. n is
 random around a mean that follows the rate, so that keys in a regular order are sampled evenly. The counts are a Misra-Gries sketch. If
 the sketch has too many keys, it keeps the most frequent ones and subtracts the same number from each count. So a count is at most
 1/`KEPT` of all samples too small.
@@ -30,8 +30,10 @@ from penstock.records.fields import shortened
 from penstock.state.key_groups import keys_key_groups
 from penstock.taskmanager.protocol import KeyCounts
 
-SAMPLES_PER_S = 1_000
-"""Wanted number of sampled keys per second. A sampled key costs about 0.3 µs, so the sketch uses less than 0.1 % of a core."""
+SAMPLES_PER_S = 200
+"""Wanted number of sampled keys per second of CPU time. A sample costs a few µs, so the sketch uses about 0.1 % of the thread's time."""
+LEAST_PER_S = 50
+"""Wanted number of sampled keys per second of a thread that is mostly idle."""
 REPORT_S = 2.0
 """Time between two reports. A report has the counts since the last one."""
 TOP = 4
@@ -40,11 +42,14 @@ LEAST_SHARE = 0.02
 """Smallest share of a reported key or key group."""
 KEPT = 256
 _MOST_KEYS = 1024
-_BATCH = 512
+_BATCH = 128
 """Number of sampled keys that are counted together."""
 _FIRST_STRIDE = 16
 _LONGEST_STRIDE = 1 << 16
-_STRIDES = 64
+_rng = random.Random(7)
+_FACTORS = [_rng.uniform(0.5, 1.5) for _ in range(64)]
+"""Ratios of the distances between two sampled keys and the stride."""
+_FEW_CELLS = 32
 _KEY_CHARS = 60
 
 
@@ -53,12 +58,17 @@ class KeySketch:
 
     Args:
         clock: returns the time in seconds.
+        cpu_clock: returns the CPU time of the thread in seconds.
     """
 
-    def __init__(self, max_parallelism: int, clock: Callable[[], float] = time.perf_counter) -> None:
+    def __init__(
+        self,
+        max_parallelism: int,
+        clock: Callable[[], float] = time.perf_counter,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
         self._max_parallelism = max_parallelism
-        self._clock = clock
-        self._random = random.Random(max_parallelism)
+        self._clock, self._cpu_clock = clock, cpu_clock
         self._skip = 0
         self._is_stopped = False
         self._sample: list[Any] = []
@@ -66,7 +76,8 @@ class KeySketch:
         self._groups: npt.NDArray[np.int64] = np.zeros(max_parallelism, np.int64)
         self._total = 0
         self._since_adapted = 0
-        self._adapted_at = self._reported_at = clock()
+        self._reported_at = self._adapted_at = clock()
+        self._adapted_cpu = cpu_clock()
         self._set_stride(_FIRST_STRIDE)
 
     # --- for each batch ---------------------------------------------------------------------------------------
@@ -91,8 +102,8 @@ class KeySketch:
         """Add a sampled part of a column of keys."""
         try:
             indices = range(*part.indices(len(column)))
-            if len(indices) == 1:
-                self.add([column[part.start].as_py()])
+            if len(indices) <= _FEW_CELLS:
+                self.add([column[index].as_py() for index in indices])
             else:
                 self.add(column.take(pa.array(np.arange(indices.start, indices.stop, indices.step))).to_pylist())
         except Exception:
@@ -126,20 +137,19 @@ class KeySketch:
 
     def _adapt(self, sampled: int) -> None:
         """Set the stride to the one with the wanted number of samples at the present rate of records."""
-        now = self._clock()
+        now, cpu = self._clock(), self._cpu_clock()
         self._since_adapted += sampled
         elapsed = now - self._adapted_at
         if elapsed < REPORT_S and self._since_adapted < _BATCH:
             return
-        stride = round(self._stride * self._since_adapted / (SAMPLES_PER_S * max(elapsed, 1e-6)))
-        self._since_adapted, self._adapted_at = 0, now
+        wanted = max(SAMPLES_PER_S * (cpu - self._adapted_cpu), LEAST_PER_S * elapsed, 1e-3)
+        stride = round(self._stride * self._since_adapted / wanted)
+        self._since_adapted, self._adapted_at, self._adapted_cpu = 0, now, cpu
         self._set_stride(min(max(1, stride), _LONGEST_STRIDE))
 
     def _set_stride(self, stride: int) -> None:
         self._stride = stride
-        spread = stride // 2
-        strides = [self._random.randint(stride - spread, stride + spread) for _ in range(_STRIDES)]
-        self._strides = cycle(strides)
+        self._strides = cycle([max(1, int(stride * factor + 0.5)) for factor in _FACTORS])
         self._skip = min(self._skip, stride)
 
     def _stop(self) -> None:
