@@ -43,6 +43,9 @@ REQUIRED: Mapping[tuple[str, str], frozenset[str]] = {
 }
 """Verbs that the operator needs in every namespace that it watches, by API group and resource."""
 
+OPTIONAL: Mapping[tuple[str, str], frozenset[str]] = {("", "namespaces"): frozenset({"get"})}
+"""Verbs that only an operator of all namespaces has. Without them, selectors of namespaces only know the names."""
+
 
 def missing(rules: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the permissions in `REQUIRED` that the rules do not grant. Rules that are limited to resource names are

@@ -24,7 +24,7 @@ from penstock_operator.kube.cluster import FLINKCLUSTER, FLINKJOB, FLINKSNAPSHOT
 from penstock_operator.kube.listings import ALL_NAMESPACES, Listings
 from penstock_operator.kube.watched import WATCHED, list_again
 from penstock_operator.process.gate import Gate
-from penstock_operator.process.orphans import sweep
+from penstock_operator.process.orphans import sweep, sweep_revisions
 from penstock_operator.process.otlp import NoTraces
 from penstock_operator.process.traces import OperationTraces
 from penstock_operator.reconcile.job_loop import JobLoop
@@ -217,6 +217,7 @@ class Controller:
                     await self.correct_copy()
                     corrected = started
                 await sweep(self._ports.cluster, self._namespaces)
+                await sweep_revisions(self._ports.cluster, self._namespaces)
             except KubeError as error:
                 log.warning("resync: %s", error)
                 if relists:

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from penstock_operator.process.orphans import sweep_revisions
 from penstock_operator.resources.names import CLUSTER
 from tests.unit.operator.world import World
 from tests.unit.operator.world.session import CLUSTER_NAME, cluster_is_ready, cluster_status, flinkcluster, pods_of
@@ -167,6 +168,20 @@ def test_a_deletion_removes_all_objects_even_in_the_foreground() -> None:
             assert not left
 
         played(story)
+
+
+def test_pods_of_a_cluster_whose_finalizer_was_removed_are_deleted() -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster())
+        world.apply(flinkcluster("other"))
+        await world.until(lambda: cluster_is_ready(world) and cluster_is_ready(world, "other"))
+        world.cluster.drop("FlinkCluster", "default", CLUSTER_NAME)
+        assert await sweep_revisions(world.cluster) == ["default/shared-1"]
+        await world.run(3)
+        assert not pods_of(world, "shared-1", "master")
+        assert pods_of(world, "other-1", "master")
+
+    played(story)
 
 
 def test_the_operator_may_die_after_any_write() -> None:
