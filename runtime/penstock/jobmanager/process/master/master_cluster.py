@@ -52,6 +52,8 @@ class MasterClusterProvider:
 
     def __init__(self, settings: Configuration) -> None:
         self._settings = settings
+        self._import_path = import_path()
+        """Import path before the start of a driver, which adds Spark's folder of files to the path of this process."""
         self.accepts_workers = True
         """Whether workers may register. A standby has a driver, and no workers until `accept_workers`."""
         self.patience_s: float | None = None
@@ -98,7 +100,7 @@ class MasterClusterProvider:
     def shared(self, settings: Configuration) -> SharedCluster:
         """Return the cluster for jobs of other processes. Start it if it does not run. Its slots belong to `penstock worker` processes."""
         of_jobs = JobSettings.from_configuration(settings.to_dict())
-        of_jobs.python_path.extend(import_path())
+        of_jobs.python_path.extend(self._import_path)
         with self._starting:
             self._settle(of_jobs)
             if self.cluster is None:

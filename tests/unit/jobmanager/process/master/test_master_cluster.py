@@ -200,3 +200,18 @@ class TestEarlyStart:
         threading.Timer(0.2, go_on.set).start()
         provider.stop()
         assert [driver.stopped for driver in made] == [True]
+
+
+def test_the_first_program_of_a_session_uses_the_driver_that_runs(
+    settings: Configuration, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The start of a driver adds Spark's folder of files to the import path. This folder is not part of any program."""
+    provider = MasterClusterProvider(settings)
+    provider.begin()
+    assert provider._early_start is not None
+    provider._early_start.result()
+    first = provider.cluster
+    monkeypatch.syspath_prepend(tmp_path)
+    provider.shared(settings)
+    assert provider.cluster is first
+    provider.stop()
