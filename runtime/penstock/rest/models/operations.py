@@ -57,6 +57,12 @@ class TriggerResponse(Dashed):
     request_id: str
 
 
+class RescaleTriggered(TriggerResponse):
+    """`PATCH /jobs/:id/rescaling`. Some clients of Flink read the id as `triggerid`."""
+
+    triggerid: str
+
+
 class QueueStatus(Shape):
     id: Literal["IN_PROGRESS", "COMPLETED"]
 

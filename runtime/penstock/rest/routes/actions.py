@@ -47,14 +47,15 @@ def action_routes(gateway: ClusterGateway) -> APIRouter:
         request_id = gateway.trigger_checkpoint(job_id, trigger_id=request.trigger_id)
         return models.TriggerResponse(request_id=request_id)
 
-    @router.patch("/rescaling", response_model=models.TriggerResponse)
+    @router.patch("/rescaling", response_model=models.RescaleTriggered)
     def rescale(
         job_id: str,
         parallelism: Annotated[int, Query(ge=1)],
         trigger_id: Annotated[str | None, Query(alias="triggerId", pattern=TRIGGER_ID_PATTERN)] = None,
-    ) -> models.TriggerResponse:
+    ) -> models.RescaleTriggered:
         """Start to change the parallelism of the running job."""
-        return models.TriggerResponse(request_id=gateway.rescale(job_id, parallelism, trigger_id=trigger_id))
+        request_id = gateway.rescale(job_id, parallelism, trigger_id=trigger_id)
+        return models.RescaleTriggered(request_id=request_id, triggerid=request_id)
 
     @router.get("/rescaling/{request_id}", response_model=models.OperationResult, response_model_exclude_none=True)
     def rescale_outcome(job_id: str, request_id: str) -> models.OperationResult:
