@@ -98,7 +98,7 @@ class SessionProcess:
         found = set()
         for process in psutil.process_iter():
             try:
-                is_forked = "programs.fork_server" in " ".join(process.cmdline()) and process.pid not in servers
+                is_forked = "process.fork_server" in " ".join(process.cmdline()) and process.pid not in servers
                 if is_forked and process.environ().get("SESSION_FOLDER") == str(self.folder):
                     found.add(process)
             except psutil.Error:

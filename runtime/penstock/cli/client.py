@@ -242,9 +242,15 @@ class RestClient:
         path = f"/jobs/{_part(job_id)}/rescaling"
         return f"{path}/{self._trigger('PATCH', path, None, {'parallelism': str(parallelism)})}"
 
-    def send_program(self, content: bytes, headers: Mapping[str, str], timeout: float) -> str:
-        """Send a program and return the job's id after it is accepted. `content` and `headers`: see `cli.remote`."""
-        response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout)
+    def send_program(self, content: bytes, headers: Mapping[str, str], timeout: float, *, collects: bool) -> str:
+        """Send a program and return the job's id after it is accepted.
+
+        Args:
+            content, headers: see `cli.remote`.
+            collects: whether the records of the job are requested with `program_results`.
+        """
+        params = {"collect": "true"} if collects else None
+        response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout, params=params)
         if response.status_code in (404, 405):
             raise self._takes_no_programs(404)
         answer = self._json(response, "POST", "/programs")

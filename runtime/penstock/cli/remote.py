@@ -69,7 +69,7 @@ class RemoteExecutor:
         return RemoteJobClient(self, self._submit(program))
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
-        job_id = self._submit(program)
+        job_id = self._submit(program, collects=True)
         start = 0
         is_done = False
         try:
@@ -87,16 +87,16 @@ class RemoteExecutor:
                 self._client.cancel(job_id)
                 self._client.wait_until_ended(job_id, 30)
 
-    def _submit(self, program: Program) -> str:
+    def _submit(self, program: Program, *, collects: bool = False) -> str:
         for key in ("python.files", "python.archives"):
             if program.configuration.get(key):
                 raise InvalidJob(
                     f"{key} names files of this machine, which a remote cluster cannot read",
                     remedy="add the files to the image of the cluster. Imported modules are sent with the program",
                 )
-        shipping = import_module("penstock.jobmanager.process.master.shipping")
+        shipping = import_module("penstock.jobmanager.process.programs.process.shipping")
         headers = {"X-Penstock-Version": __version__, "X-Python-Version": shipping.PYTHON}
-        return self._client.send_program(shipping.shipped(program), headers, START_S)
+        return self._client.send_program(shipping.shipped(program), headers, START_S, collects=collects)
 
     def _end_of(self, job_id: str) -> JobExecutionResult:
         """Wait for the end of the job, and raise the error of its failure."""

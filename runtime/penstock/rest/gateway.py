@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 class Programs(Protocol):
     """Programs that clients send to a session cluster."""
 
-    def submit(self, content: bytes, penstock: str, python: str) -> str:
+    def submit(self, content: bytes, penstock: str, python: str, *, collects: bool) -> str:
         """Run a program. Wait until the program is accepted, and return the job's id.
 
         Args:
-            content: bytes that `penstock.jobmanager.process.master.shipping` created.
+            content: bytes that `penstock.jobmanager.process.programs.process.shipping` created.
             penstock, python: versions of Penstock and Python that created the bytes.
+            collects: whether the client requests the records with `results`.
         """
         ...
 

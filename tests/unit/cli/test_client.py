@@ -149,5 +149,5 @@ def test_a_jobmanager_that_runs_one_job_accepts_no_programs() -> None:
         return httpx.Response(404, json={"errors": ["Not Found"]})
 
     with pytest.raises(RequestFailed, match="does not accept programs") as refused:
-        RestClient("http://master", transport=httpx.MockTransport(refuse)).send_program(b"", {}, 1.0)
+        RestClient("http://master", transport=httpx.MockTransport(refuse)).send_program(b"", {}, 1.0, collects=False)
     assert "penstock session" in refused.value.remedy

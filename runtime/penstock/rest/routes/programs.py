@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from fastapi import APIRouter, Header, Query, Request
@@ -23,6 +24,9 @@ def program_routes(programs: Programs) -> APIRouter:
         request: Request,
         penstock: Annotated[str, Header(alias="X-Penstock-Version")] = "",
         python: Annotated[str, Header(alias="X-Python-Version")] = "",
+        collects: Annotated[
+            bool, Query(alias="collect", description="Whether the client requests the records of the job.")
+        ] = False,
     ) -> models.ProgramAccepted:
         """Run a program that uses `create_remote_environment`. Respond when the program is accepted or refused."""
         content = bytearray()
@@ -33,7 +37,8 @@ def program_routes(programs: Programs) -> APIRouter:
                     f"the program has more than {PROGRAM_BYTES} bytes",
                     remedy="read large values from files or another source instead of from_collection",
                 )
-        job_id = await run_in_threadpool(programs.submit, bytes(content), penstock, python)
+        submit = partial(programs.submit, bytes(content), penstock, python, collects=collects)
+        job_id = await run_in_threadpool(submit)
         return models.ProgramAccepted(job_id=job_id)
 
     @router.get("/{job_id}", response_model=models.ProgramOutcome)

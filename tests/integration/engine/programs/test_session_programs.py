@@ -474,6 +474,89 @@ def test_the_command_can_leave_a_program_which_is_then_cancelled_as_a_whole(sess
     assert not session.processes()
 
 
+REMOTE = """
+import sys
+
+from penstock.common import Configuration, Types, WatermarkStrategy
+from penstock.connectors.simple.datagen import DataGeneratorSource
+from penstock.datastream import KeyedProcessFunction, StreamExecutionEnvironment
+from penstock.datastream.state import ValueStateDescriptor
+
+
+class Counts(KeyedProcessFunction):
+    def open(self, ctx):
+        self.number = ctx.get_state(ValueStateDescriptor("number", Types.LONG()))
+
+    def process_element(self, n, ctx):
+        number = (self.number.value() or 0) + 1
+        self.number.update(number)
+        yield n, number
+
+
+env = StreamExecutionEnvironment.create_remote_environment("localhost", int(sys.argv[1]), token=sys.argv[2])
+env.enable_checkpointing(300)
+numbers = env.from_source(DataGeneratorSource(lambda n: n, None, 200), WatermarkStrategy.no_watermarks(), "numbers")
+counts = numbers.uid("numbers").key_by(lambda n: n % 2).process(Counts()).uid("counts")
+if sys.argv[3] == "collects":
+    for record in counts.execute_and_collect():
+        print(record, flush=True)
+else:
+    counts.print()
+    print(env.execute_async("remote").get_job_id())
+"""
+
+
+def start_remote(session: SessionProcess, kind: str) -> subprocess.Popen[str]:
+    (session.folder / "remote.py").write_text(REMOTE)
+    command = [sys.executable, "remote.py", session.url.rsplit(":", 1)[1], session.token, kind]
+    environment = {**os.environ, "PYTHONPATH": str(RUNTIME)}
+    return subprocess.Popen(
+        command, cwd=session.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def test_a_job_of_a_remote_environment_has_its_own_process_and_continues_after_a_restart(tmp_path: Path) -> None:
+    session = SessionProcess(tmp_path)
+    session.start()
+    try:
+        printed, errors = start_remote(session, "prints").communicate(timeout=100)
+        job_id = printed.strip()
+        assert len(job_id) == 32, errors
+        (process,) = session.processes()
+        session.wait_until(
+            lambda: "checkpoint 2 is complete" in session.http.get(f"/jobs/{job_id}/log").text, "checkpoint"
+        )
+        process.kill()  # the session goes on, and starts the program again
+        session.wait_until(lambda: session.processes() - {process}, "another process")
+        session.wait_for(job_id, "RUNNING")
+        session.stop()
+        session.start()
+        session.wait_for(job_id, "RUNNING")
+        session.wait_until(lambda: len(session.output(job_id)) > 50, "records")
+        assert min(numbers(session.output(job_id))) > 0
+        assert counts_are_right(session.output(job_id))
+        assert session.http.get(f"/programs/{job_id}").json()["status"] == "RUNNING"
+        session.http.patch(f"/jobs/{job_id}")
+        session.wait_for(job_id, "CANCELED")
+        session.wait_until(lambda: not session.processes(), "the end of the process")
+        assert session.http.get(f"/programs/{job_id}").json()["status"] == "CANCELED"
+        session.wait_until(lambda: not list((tmp_path / "programs").rglob("graphs/*")), "the graph is removed")
+    finally:
+        session.stop()
+
+
+def test_a_client_that_reads_records_gets_an_error_if_the_process_of_its_job_crashes(session: SessionProcess) -> None:
+    client = start_remote(session, "collects")
+    assert client.stdout is not None
+    assert client.stdout.readline()
+    (process,) = session.processes()
+    process.kill()
+    _, errors = client.communicate(timeout=100)
+    assert client.returncode == 1
+    assert "signal 9 (SIGKILL)" in errors
+    session.wait_until(lambda: not session.processes(), "no process")
+
+
 def test_a_start_that_is_open_at_the_end_of_the_session_gets_503(tmp_path: Path) -> None:
     session = SessionProcess(tmp_path)
     session.start()

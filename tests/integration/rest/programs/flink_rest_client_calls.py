@@ -156,7 +156,7 @@ def widest(jobs: Any, job_id: str) -> dict[str, Any]:
 
 def deleted(jars: Any, jar: str) -> bool:
     """Delete a program. The session refuses this until the program has ended."""
-    from flink_rest_client.common import RestException
+    from flink_rest_client.common import RestException  # type: ignore[import-not-found]
 
     try:
         return bool(jars.delete(jar))
@@ -184,7 +184,7 @@ def until(ask: Callable[[], Any], name: str, value: object) -> Any:
 def main(wheel: str, port: int, kind: str, *arguments: str) -> dict[str, str]:
     sys.path.insert(0, wheel)
     import requests
-    from flink_rest_client import FlinkRestClient
+    from flink_rest_client import FlinkRestClient  # type: ignore[import-not-found]
 
     client, call = FlinkRestClient.get(host="localhost", port=port), Calls()
     if kind == "session":

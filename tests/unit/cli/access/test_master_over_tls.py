@@ -22,8 +22,9 @@ from penstock.common.typeinfo import Types
 from penstock.connectors.simple.datagen import DataGeneratorSource
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.process.master.session_cluster import RemotePrograms
+from penstock.jobmanager.process.programs.process.remote_programs import RemotePrograms
 from penstock.jobmanager.process.session.session import Session
+from penstock.rest import models
 from penstock.rest.server import RestServer
 from tests.certificates import Authority
 from tests.in_process import InProcess, environment, until
@@ -31,6 +32,25 @@ from tests.unit.cli.terminal import Terminal
 from tests.unit.cli.test_kubectl import KUBECTL
 
 SERVICE = "orders-rest.team.svc"
+
+
+class GraphsInThisProcess:
+    """Programs of clients, which run in this process. `rest.gateway.Programs` describes the methods."""
+
+    def __init__(self, session: Session) -> None:
+        self._session, self._programs = session, RemotePrograms(session, {})
+
+    def submit(self, content: bytes, penstock: str, python: str, *, collects: bool) -> str:
+        job_id = secrets.token_hex(16)
+        self._session.job_id_of = lambda _: job_id
+        self._programs.submit(content, penstock, python, job_id)
+        return job_id
+
+    def outcome(self, job_id: str) -> models.ProgramOutcome:
+        return models.ProgramOutcome.model_validate(self._programs.outcome(job_id))
+
+    def results(self, job_id: str, start: int) -> models.ProgramResults:
+        return models.ProgramResults.model_validate(self._programs.results(job_id, start))
 
 
 @dataclass
@@ -67,7 +87,7 @@ def master(tmp_path: Path) -> Iterator[Master]:
         }
     )
     session = Session(InProcess())
-    server = session.serve(settings, programs=RemotePrograms(session, settings))
+    server = session.serve(settings, programs=GraphsInThisProcess(session))
     assert server is not None
     yield Master(session, server, authority, token, tmp_path)
     session.end_jobs()

@@ -125,7 +125,7 @@ print("as it was")
 SEND = """
 import inspect, pickle
 from penstock.taskmanager.code.pickler import RecordPickler, dumps
-from penstock.jobmanager.process.master.shipping import shipped
+from penstock.jobmanager.process.programs.process.shipping import shipped
 
 SENTINELS = [dataclasses.MISSING, dataclasses.KW_ONLY, msgspec.NODEFAULT, msgspec.UNSET, pydantic_core.PydanticUndefined,
              attrs.NOTHING, inspect.Parameter.empty, enum.auto, None, Ellipsis, NotImplemented]

@@ -8,49 +8,33 @@ themselves.
 
 from __future__ import annotations
 
-import base64
 import logging
 import signal
 import tempfile
 import threading
-import time
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from penstock import __version__
 from penstock.checkpoint.store.object_store import join_url, normalize_url
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.credentials.local_token import LocalToken, is_loopback
-from penstock.common.errors import ClusterError, InvalidJob, PenstockError
-from penstock.connectors.simple.collect import CollectSink
-from penstock.graph.program import Program
-from penstock.jobmanager.job.requests import Operation
+from penstock.common.errors import ClusterError
 from penstock.jobmanager.job.settings import object_store_options
 from penstock.jobmanager.process.master.master_process import collect_rarely, suspend
-from penstock.jobmanager.process.master.shipping import unpacked
+from penstock.jobmanager.process.programs.graphs import SentGraphs
 from penstock.jobmanager.process.programs.jars import SessionJars
 from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.jobmanager.process.programs.session_gateway import SessionGateway
 from penstock.jobmanager.process.session.process_log import master_log
-from penstock.jobmanager.process.session.session import ClusterProvider, Session, raise_if_failed, result_of
-from penstock.rest import models
-from penstock.rest.errors import Conflict, NotFound
+from penstock.jobmanager.process.session.session import ClusterProvider, Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from penstock.jobmanager.cluster.spark_cluster import SharedCluster
-    from penstock.jobmanager.job.job_master import JobMaster
     from penstock.rest.gateway import ClusterGateway
-
-WAIT_S = 1.0
-"""Time in seconds to wait for the first record."""
-ABANDONED_AFTER_S = 120.0
-"""Time in seconds without a request for a job's records after which the job is cancelled, because the records would fill the memory."""
-AT_ONCE_BYTES = 8 * 1024 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -88,10 +72,9 @@ def _serve(
     session = _EndingSession(provider, stop_requested)
     with master_log(settings) as session.logs, _storage(settings) as (folder, url):
         settings = _with_checkpoints(settings, url)
-        remote = RemotePrograms(session, settings)
         session.programs = _programs(provider, session, settings, folder, url)
         session.programs.start()
-        server = session.serve(settings, programs=remote, jars=SessionJars(session.programs))
+        server = session.serve(settings, programs=SentGraphs(session.programs), jars=SessionJars(session.programs))
         assert server is not None
         if token is not None and is_loopback(settings.get(options.REST_BIND_ADDRESS)):
             token.publish(server.address, server.port)
@@ -101,8 +84,7 @@ def _serve(
         print(f"Session cluster at {server.url}", flush=True)
         print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
-            while not stop_requested.wait(WAIT_S):
-                remote.cancel_abandoned()
+            stop_requested.wait()
         finally:
             session.programs.suspend()
             suspend(session)
@@ -181,148 +163,6 @@ class _EndingSession(Session):
         self._stop_requested.set()
 
 
-class RemotePrograms:
-    """Programs that were sent to a session. See `rest.gateway.Programs`."""
-
-    def __init__(self, session: Session, settings: Configuration) -> None:
-        self._session = session
-        self._settings = settings
-        self._collected: dict[str, _Collected] = {}
-        self._lock = threading.Lock()
-
-    def submit(self, content: bytes, penstock: str, python: str) -> str:
-        """Start a program.
-
-        Raises:
-            PenstockError: the program was refused, or cannot be started.
-        """
-        program = unpacked(content, penstock, python, __version__)
-        if not isinstance(program, Program):
-            raise InvalidJob(
-                f"the request has no program, but a {type(program).__name__}", remedy="use create_remote_environment"
-            )
-        # The cluster's settings apply unless the program or its client sets a value.
-        configuration = {**_for_jobs(self._settings.to_dict()), **program.configuration}
-        program = replace(program, configuration=configuration, user_script=None)
-        collects = any(isinstance(sink.sink, CollectSink) for sink in program.sinks)
-        collected = _Collected() if collects else None
-        master = self._session.submit(program, None if collected is None else collected.put)
-        if not master.is_accepted:
-            raise_if_failed(master)
-        logger.info("received job %r (%s)", program.name, master.job_id)
-        if collected is not None:
-            collected.master = master
-            with self._lock:
-                self._collected[master.job_id] = collected
-        return master.job_id
-
-    def outcome(self, job_id: str) -> models.ProgramOutcome:
-        master = self._job(job_id)
-        outcome = models.ProgramOutcome(status=master.history.status.value)
-        if master.is_done:
-            try:
-                raise_if_failed(master)
-            except PenstockError as error:
-                outcome.failure = models.ProgramFailure(
-                    code=error.code,
-                    message=error.message,
-                    remedy=error.remedy,
-                    operator=error.operator,
-                    location=error.location,
-                )
-            except Exception as error:
-                outcome.failure = models.ProgramFailure(code="", message=f"{type(error).__name__}: {error}")
-            outcome.net_runtime = result_of(master).net_runtime
-        outcome.accumulators = {name: _plain(value) for name, value in result_of(master).accumulators.items()}
-        return outcome
-
-    def results(self, job_id: str, start: int) -> models.ProgramResults:
-        self._job(job_id)
-        with self._lock:
-            collected = self._collected.get(job_id)
-        if collected is None:
-            raise Conflict(f"job {job_id} collects no records", remedy="end the program with execute_and_collect()")
-        return collected.since(start)
-
-    def cancel_abandoned(self) -> None:
-        """Cancel jobs whose results no client requests."""
-        with self._lock:
-            found = list(self._collected.items())
-        for job_id, collected in found:
-            master = collected.master
-            if self._session.dispatcher.job(job_id) is None:
-                with self._lock:
-                    del self._collected[job_id]
-            elif master is not None and not master.is_done and collected.is_abandoned:
-                logger.warning(
-                    "job %s is cancelled: no client has requested its records for %.0f s", job_id, ABANDONED_AFTER_S
-                )
-                master.request(Operation("cancel"))
-
-    def _job(self, job_id: str) -> JobMaster:
-        master = self._session.dispatcher.job(job_id)
-        if master is None:
-            raise NotFound(
-                f"job {job_id} does not exist", remedy="it was never submitted here, or it was removed after its end"
-            )
-        return master
-
-
-class _Collected:
-    """Records of a job until its program requests them."""
-
-    def __init__(self) -> None:
-        self.master: JobMaster | None = None
-        self._values: list[bytes] = []
-        self._first = 0
-        """Number of the first stored record."""
-        self._last_request = time.monotonic()
-        self._changed = threading.Condition()
-
-    @property
-    def is_abandoned(self) -> bool:
-        return time.monotonic() - self._last_request > ABANDONED_AFTER_S
-
-    def put(self, uid: str, values: list[bytes]) -> None:
-        with self._changed:
-            self._values += values
-            self._changed.notify_all()
-
-    def since(self, start: int) -> models.ProgramResults:
-        """Return the records from number `start` on.
-
-        Raises:
-            Conflict: the records before `start` were already requested and are deleted, or fewer records exist so far.
-        """
-        with self._changed:
-            self._last_request = time.monotonic()
-            if not self._first <= start <= self._first + len(self._values):
-                raise Conflict(
-                    f"the request asks for record {start}, but records {self._first} to {self._first + len(self._values)} are "
-                    "available",
-                    remedy="read the records in one program, from one thread",
-                )
-            del self._values[: start - self._first]
-            self._first = start
-            # Check first, so that records that arrive before the end are not missed.
-            is_done = self.master is None or self.master.is_done
-            if not self._values and not is_done:
-                self._changed.wait(WAIT_S)
-            taken: list[str] = []
-            size = 0
-            for value in self._values:
-                taken.append(base64.b64encode(value).decode("ascii"))
-                size += len(value)
-                if size >= AT_ONCE_BYTES:
-                    break
-            return models.ProgramResults(values=taken, is_done=is_done and len(taken) == len(self._values))
-
-
 def _for_jobs(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the cluster's settings that apply to jobs, without those of this process's REST server."""
     return {key: value for key, value in settings.items() if not key.startswith(("rest.", "security.", "jobmanager."))}
-
-
-def _plain(value: Any) -> Any:
-    """Return the value of an accumulator as a JSON value."""
-    return value if isinstance(value, int | float | str | list | dict | None) else str(value)

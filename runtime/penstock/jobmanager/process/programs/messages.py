@@ -27,12 +27,23 @@ CANCELED = "CANCELED"
 """Code of the end of a program that was cancelled."""
 
 
+class SentGraph(msgspec.Struct):
+    """Program of `create_remote_environment`, which the client has sent as a serialized graph. `penstock`, `python`: versions of the
+    client.
+    """
+
+    penstock: str
+    python: str
+    collects: bool
+    """Whether the client requests the records (`execute_and_collect`)."""
+
+
 class ProgramSpec(msgspec.Struct):
     """Program that a client has started. The session stores it until the program's jobs have ended."""
 
     id: str
     bundle: str
-    """File name of the bundle (`common.program.bundle`)."""
+    """File name of the bundle (`common.program.bundle`). A sent graph has no bundle."""
     digest: str
     entry: str
     """`job.py`, or `module:function`, in the bundle."""
@@ -48,6 +59,15 @@ class ProgramSpec(msgspec.Struct):
     """ms since the epoch."""
     starts: int = 0
     """Number of starts of its process so far."""
+    graph: SentGraph | None = None
+    """None for a program in a bundle."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Return whether the program runs again after a crash or a restart of the session. A client that has read a part of the records
+        could not read them from a second run.
+        """
+        return self.graph is None or not self.graph.collects
 
     def job_id_of(self, number: int) -> str:
         """Return the id of the program's job with that number, which is the same in each start of the program."""
@@ -63,13 +83,15 @@ class ProcessSpec(msgspec.Struct):
 
     program: ProgramSpec
     folder: str
-    """Folder of the prepared bundle."""
+    """Folder of the prepared bundle. Empty for a sent graph."""
     settings: dict[str, str]
     """Settings of the cluster, for keys that the program does not set."""
     driver: Driver
     can_add_slots: bool
     plan_only: bool = False
     """Build the graph of the first job, and do not run it."""
+    graph: bytes = b""
+    """Serialized graph of a program of `create_remote_environment`."""
 
 
 class JobStarted(msgspec.Struct):
@@ -89,6 +111,8 @@ class ProgramEnd(msgspec.Struct):
     location: str = ""
     traceback: str = ""
     plan: dict[str, Any] | None = None
+    outcome: dict[str, Any] | None = None
+    """Result of the job of a sent graph, in the shape of REST."""
     exit_code: int = 0
     """Exit code of the program, if it has called `sys.exit`."""
 

@@ -2,6 +2,7 @@
 
     <folder>/bundles/<digest>/<file name>    the bundle
     <folder>/programs/<id>.json              a program that has not ended (`ProgramSpec`)
+    <folder>/graphs/<id>                     the graph of such a program, if a client has sent it (`create_remote_environment`)
 
 When a session starts, it runs all stored programs again. Other users may have written files into the storage, so each file is checked when
 it is read.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -21,7 +23,7 @@ import msgspec
 from penstock.checkpoint.store.object_store import ObjectMissing, base_name, join_url, normalize_url
 from penstock.checkpoint.store.retrying_store import RetryPolicy, Stores
 from penstock.common.config import options
-from penstock.common.errors import InvalidJob, StorageError
+from penstock.common.errors import InvalidJob, PenstockError, StorageError
 from penstock.common.program.bundle import MAX_BYTES, check_name, digest_of, prepared
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.rest import facts
@@ -29,6 +31,8 @@ from penstock.rest.errors import NotFound
 
 RETRY_S = 20.0
 """Time in seconds for which calls to a storage that does not respond are retried."""
+FORGET_S = 30.0
+"""Interval in seconds of attempts to remove an ended program."""
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 
@@ -132,8 +136,52 @@ class ProgramStore:
     def put(self, program: ProgramSpec) -> None:
         self._store.put(self._program_url(program.id), msgspec.json.encode(program))
 
-    def remove(self, program_id: str) -> None:
-        self._store.delete(self._program_url(program_id))
+    def put_graph(self, program_id: str, content: bytes) -> None:
+        """Store the graph of a program of `create_remote_environment`. Call it before `put`."""
+        self._store.put(self._graph_url(program_id), content)
+
+    def graph(self, program: ProgramSpec) -> bytes:
+        """Return the graph of a program.
+
+        Raises:
+            NotFound: the graph was deleted.
+            StorageError: its content has another digest.
+        """
+        url = self._graph_url(program.id)
+        try:
+            content = self._store.get(url)
+        except ObjectMissing:
+            raise NotFound(
+                f"the graph of program {program.id} is not stored", remedy="start the program again"
+            ) from None
+        if digest_of(content) != program.digest:
+            raise StorageError(f"{url} is damaged", remedy="start the program again")
+        return content
+
+    def remove(self, program: ProgramSpec) -> None:
+        if program.graph is not None:
+            self._store.delete(self._graph_url(program.id))
+        self._store.delete(self._program_url(program.id))
+
+    def remove_later(self, program: ProgramSpec, closing: threading.Event) -> None:
+        """Remove a program. If the storage does not respond, try it again until the session ends."""
+        if not program.is_stored:
+            return
+
+        def remove() -> bool:
+            try:
+                self.remove(program)
+            except PenstockError as error:
+                logger.warning("the ended program %s is still in storage: %s", program.id, error)
+                return False
+            return True
+
+        def keep_trying() -> None:
+            while not closing.wait(FORGET_S) and not remove():
+                pass
+
+        if not remove():
+            threading.Thread(target=keep_trying, name="program-removal", daemon=True).start()
 
     def programs(self) -> list[ProgramSpec]:
         """Return the programs that have not ended, in the order of their submission. Files that are not programs are logged and ignored."""
@@ -141,7 +189,8 @@ class ProgramStore:
         for info in self._store.list_objects(join_url(self.url, "programs") + "/"):
             try:
                 program = msgspec.json.decode(self._store.get(info.url), type=ProgramSpec)
-                check_name(program.bundle)
+                if program.graph is None:
+                    check_name(program.bundle)
                 if not all(map(_ID.match, (program.id, program.job_id))) or not _DIGEST.match(program.digest):
                     raise ValueError("an id is not hexadecimal")
                 if base_name(info.url) != f"{program.id}.json":
@@ -152,6 +201,9 @@ class ProgramStore:
             except (msgspec.DecodeError, ValueError, InvalidJob) as error:
                 logger.warning("%s is ignored, because it does not describe a program: %s", info.url, error)
         return sorted(found, key=lambda program: program.submitted_at)
+
+    def _graph_url(self, program_id: str) -> str:
+        return join_url(self.url, "graphs", program_id)
 
     def _program_url(self, program_id: str) -> str:
         return join_url(self.url, "programs", f"{program_id}.json")

@@ -29,10 +29,10 @@ from penstock.jobmanager.process.programs.actions import ProgramActions
 from penstock.jobmanager.process.programs.applications import Applications
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
-from penstock.jobmanager.process.programs.fork_server import ForkServer
 from penstock.jobmanager.process.programs.limits import MemoryGuard, memory_limit
 from penstock.jobmanager.process.programs.messages import CANCELED, JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
 from penstock.jobmanager.process.programs.outputs import ProgramOutputs
+from penstock.jobmanager.process.programs.process.fork_server import ForkServer
 from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.jobmanager.process.programs.remote_gateway import LIST_S
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
@@ -55,8 +55,6 @@ SEND_S = 5.0
 """Time in seconds after which the session gives up a process that reads nothing."""
 OUTPUT_S = 1.0
 """Time in seconds for the output of a process after its end. A process that it has started may keep the output open."""
-FORGET_S = 30.0
-"""Interval in seconds of attempts to remove an ended program from storage."""
 logger = logging.getLogger(__name__)
 
 
@@ -84,6 +82,8 @@ class ProgramRunner:
         self._metrics = metrics
         self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
         self.applications = Applications(max_ended_jobs, ended_jobs_ttl_s)
+        self.outcomes: dict[str, dict[str, Any]] = {}
+        """Results of ended jobs of sent graphs, in the shape of REST."""
         self._programs: dict[str, RunningProgram] = {}
         self._outputs = ProgramOutputs(folder, settings)
         self.actions = ProgramActions(self.program_of, self.programs)
@@ -109,8 +109,11 @@ class ProgramRunner:
 
     # --- requests ---------------------------------------------------------------------------------------------
 
-    def run(self, spec: ProgramSpec) -> facts.Application:
+    def run(self, spec: ProgramSpec, graph: bytes = b"") -> facts.Application:
         """Start a program. Wait until its first job is accepted, and return the program with this job.
+
+        Args:
+            graph: serialized graph of a program without a bundle.
 
         Raises:
             PenstockError: the program is refused, or has ended without a job.
@@ -123,10 +126,15 @@ class ProgramRunner:
         )
         JobID(spec.job_id)
         with self.registering:
-            self.store.find(f"{spec.digest}_{spec.bundle}")
+            if spec.graph is None:
+                self.store.find(f"{spec.digest}_{spec.bundle}")
             program = self._add(spec)
+        program.graph = graph
         try:
-            self.store.put(spec)
+            if spec.is_stored:
+                if graph:
+                    self.store.put_graph(spec.id, graph)
+                self.store.put(spec)
             self._start(program)
             with program.changed:
                 decided = program.changed.wait_for(
@@ -189,6 +197,7 @@ class ProgramRunner:
     def forget(self, job_id: str) -> None:
         """Delete what is kept of an ended job."""
         self._outputs.forget(job_id)
+        self.outcomes.pop(job_id, None)
         self._metrics.remove_job(job_id)
 
     def jobs(self) -> list[facts.Job]:
@@ -265,7 +274,11 @@ class ProgramRunner:
 
     def _start(self, program: RunningProgram, *, plan_only: bool = False) -> ProgramProcess:
         spec = program.spec
-        folder = self.store.folder(spec.bundle, spec.digest)
+        folder = ""
+        if spec.graph is None:
+            folder = str(self.store.folder(spec.bundle, spec.digest))
+        elif not program.graph:
+            program.graph = self.store.graph(spec)
         cluster = self._cluster()
         process = self._fork(program, ClusterService(cluster, self._metrics, spec))
         program.process = process
@@ -279,7 +292,13 @@ class ProgramRunner:
         process.connection.call(
             "start",
             ProcessSpec(
-                spec, str(folder), self.settings, cluster.spark.driver(), cluster.more_slots is not None, plan_only
+                spec,
+                folder,
+                self.settings,
+                cluster.spark.driver(),
+                cluster.more_slots is not None,
+                plan_only,
+                program.graph,
             ),
             timeout_s=START_S,
         )
@@ -326,6 +345,8 @@ class ProgramRunner:
         gateway = program.gateway
         for job_id in list(program.jobs):
             self._outputs.keep(job_id, program.output)
+            if end.outcome is not None:
+                self.outcomes[job_id] = end.outcome
             try:
                 assert gateway is not None
                 archive = gateway.archive(job_id, self._metrics)
@@ -342,7 +363,7 @@ class ProgramRunner:
             is_stored = self._programs.pop(program.spec.id, None) is not None
         program.note_end(end)
         if is_stored and not end.is_of_another_session:
-            self._remove_stored(program.spec.id)
+            self.store.remove_later(program.spec, self._closing)
 
     def _disconnected(self, process: ProgramProcess) -> None:
         """Kill a process that has lost its connection and does not end."""
@@ -376,7 +397,8 @@ class ProgramRunner:
         if process.failure is None or not process.failure.is_of_platform:
             lived = time.monotonic() - process.started_at
             program.crashes = 1 if lived > STEADY_S else program.crashes + 1
-        if program.is_canceled or program.crashes >= CRASHES or program.is_refused_by(end):
+        is_last = program.crashes >= CRASHES or program.is_refused_by(end) or not program.spec.is_stored
+        if program.is_canceled or is_last:
             self._abandon(program, JobStatus.CANCELED if program.is_canceled else JobStatus.FAILED, end)
             return
         if program.jobs:
@@ -428,29 +450,12 @@ class ProgramRunner:
         for job_id in list(program.jobs):
             self._outputs.keep(job_id, program.output)
             self.ended.add(program.lost_job(job_id, status, end))
+            self.outcomes[job_id] = program.lost_outcome(status)
         with self._lock:
             self._programs.pop(program.spec.id, None)
         if process is None or process.exited.is_set():
             self.applications.close(program)
-        self._remove_stored(program.spec.id)
-
-    def _remove_stored(self, program_id: str) -> None:
-        """Remove a program from the store, and try it again later if the storage does not respond."""
-
-        def remove() -> bool:
-            try:
-                self.store.remove(program_id)
-            except PenstockError as error:
-                logger.warning("the ended program %s is still in storage: %s", program_id, error)
-                return False
-            return True
-
-        def keep_trying() -> None:
-            while not self._closing.wait(FORGET_S) and not remove():
-                pass
-
-        if not remove():
-            threading.Thread(target=keep_trying, name="program-removal", daemon=True).start()
+        self.store.remove_later(program.spec, self._closing)
 
     # --- the end of the session -------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.history.archive import JobArchive, archive_of
-from penstock.jobmanager.process.programs.program_functions import RESULTS
+from penstock.jobmanager.process.programs.process.program_functions import RESULTS
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts, models
@@ -113,6 +113,14 @@ class RemoteGateway:
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
         found: facts.StateEntries = self._call("live_entries", job_id, name, uid, key)
         return found
+
+    # --- sent graphs ------------------------------------------------------------------------------------------
+
+    def outcome(self, job_id: str) -> dict[str, Any]:
+        return dict(self._call("outcome", job_id))
+
+    def results(self, job_id: str, start: int) -> dict[str, Any]:
+        return dict(self._call("results", job_id, start))
 
     # --- actions ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
 from penstock.common.errors import MemoryLimitExceeded, PenstockError
@@ -50,6 +51,8 @@ class RunningProgram:
     spec: ProgramSpec
     output: ExecutorOutput
     """Text that it prints, and its log."""
+    graph: bytes = b""
+    """Serialized graph of a program of `create_remote_environment`."""
     process: ProgramProcess | None = None
     """None while no process runs."""
     crashes: int = 0
@@ -129,6 +132,12 @@ class RunningProgram:
             failures.append(_failure(end, now))
         job = replace(job, state=status.value, end=now, failures=failures, vertices=[])
         return JobArchive(job, facts.CheckpointSettings(), CheckpointHistory().overview())
+
+    def lost_outcome(self, status: JobStatus) -> dict[str, Any]:
+        """Return the result of a job whose process cannot be asked about it, in the shape of REST."""
+        end = self.end or ProgramEnd()
+        failure = {"code": end.code, "message": end.message, "remedy": end.remedy, "operator": end.operator}
+        return {"status": status.value} | ({} if status is JobStatus.CANCELED else {"failure": failure})
 
 
 def exit_text(code: int | None) -> str:

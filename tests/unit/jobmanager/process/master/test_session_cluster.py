@@ -13,9 +13,10 @@ from pyspark import cloudpickle
 from penstock import __version__
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob
-from penstock.jobmanager.process.master import session_cluster
-from penstock.jobmanager.process.master.session_cluster import _Collected, _for_jobs, _with_token, run_session_cluster
-from penstock.jobmanager.process.master.shipping import PYTHON, own_modules, shipped, unpacked
+from penstock.jobmanager.process.master.session_cluster import _for_jobs, _with_token, run_session_cluster
+from penstock.jobmanager.process.programs.process import remote_programs
+from penstock.jobmanager.process.programs.process.remote_programs import _Collected
+from penstock.jobmanager.process.programs.process.shipping import PYTHON, own_modules, shipped, unpacked
 from penstock.jobmanager.process.session.embedded import LocalClusterProvider
 from penstock.rest.errors import Conflict
 
@@ -66,31 +67,38 @@ def test_a_program_that_cannot_be_pickled_is_refused() -> None:
 
 
 def test_records_are_kept_until_later_ones_are_requested(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_cluster, "WAIT_S", 0.01)
+    monkeypatch.setattr(remote_programs, "WAIT_S", 0.01)
     collected = _Collected()
     collected.master = types.SimpleNamespace(is_done=False)  # type: ignore[assignment]
     collected.put("", [b"a", b"b"])
     first = collected.since(0)
-    assert (first.values, first.is_done) == (["YQ==", "Yg=="], False)
+    assert first == {"values": ["YQ==", "Yg=="], "is-done": False}
     assert collected.since(0) == first  # a lost answer is repeated
-    assert collected.since(1).values == ["Yg=="]
+    assert collected.since(1)["values"] == ["Yg=="]
     for number in (0, 3):
         with pytest.raises(Conflict, match=f"the request asks for record {number}, but records 1 to 2 are available"):
             collected.since(number)
-    assert collected.since(2).values == []
+    assert collected.since(2)["values"] == []
+    assert not collected.is_taken.is_set()
     collected.put("", [b"c"])
     collected.master.is_done = True
-    last = collected.since(2)
-    assert (last.values, last.is_done) == (["Yw=="], True)
+    assert collected.since(2) == {"values": ["Yw=="], "is-done": True}
+    assert collected.is_taken.is_set()
+
+
+def test_records_of_a_job_that_is_not_yet_accepted_are_not_the_last_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_programs, "WAIT_S", 0.01)
+    assert _Collected().since(0) == {"values": [], "is-done": False}
 
 
 def test_large_records_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_cluster, "AT_ONCE_BYTES", 3)
+    monkeypatch.setattr(remote_programs, "AT_ONCE_BYTES", 3)
     collected = _Collected()
+    collected.master = types.SimpleNamespace(is_done=True)  # type: ignore[assignment]
     collected.put("", [b"aa", b"bb", b"cc"])
     parts = [collected.since(0), collected.since(2)]
-    assert [len(part.values) for part in parts] == [2, 1]
-    assert [part.is_done for part in parts] == [False, True]
+    assert [len(part["values"]) for part in parts] == [2, 1]
+    assert [part["is-done"] for part in parts] == [False, True]
 
 
 def test_a_client_without_a_token_is_refused() -> None:

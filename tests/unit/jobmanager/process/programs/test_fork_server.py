@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from penstock.common.errors import ClusterError
-from penstock.jobmanager.process.programs import fork_server
-from penstock.jobmanager.process.programs.fork_server import ForkServer
+from penstock.jobmanager.process.programs.process import fork_server
+from penstock.jobmanager.process.programs.process.fork_server import ForkServer
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -129,9 +129,25 @@ def test_programs_are_returned_in_the_order_of_their_submission(store: ProgramSt
     for one in stored:
         store.put(one)
     assert store.programs() == stored[::-1]
-    store.remove(stored[1].id)
-    store.remove(stored[1].id)
+    store.remove(stored[1])
+    store.remove(stored[1])
     assert store.programs() == [stored[2], stored[0]]
+
+
+def test_a_sent_graph_is_stored_with_its_program_and_removed_with_it(store: ProgramStore, tmp_path: Path) -> None:
+    program = spec(bundle="remote environment", graph={"penstock": "1", "python": "3", "collects": False})
+    store.put_graph(program.id, CONTENT)
+    store.put(program)
+    assert store.programs() == [program]
+    assert store.bundles() == []
+    assert store.graph(program) == CONTENT
+    (tmp_path / "graphs" / program.id).write_bytes(b"other")
+    with pytest.raises(StorageError, match="is damaged"):
+        store.graph(program)
+    store.remove(program)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    with pytest.raises(NotFound, match="is not stored"):
+        store.graph(program)
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,7 @@ def unpacked(content: bytes, penstock: str, python: str, version: str) -> Any:
         InvalidJob: other versions created the bytes, or the bytes are not a program, or the program needs a package that is not installed
             here.
     """
-    if (penstock, python) != (version, PYTHON):
-        raise InvalidJob(
-            f"the program comes from Penstock {penstock or '?'} with Python {python or '?'}, but this cluster has {version} "
-            f"and {PYTHON}",
-            remedy="run the program with the versions of the cluster's image",
-        )
+    check_versions(penstock, python, version)
     from pyspark import cloudpickle
 
     try:
@@ -73,6 +68,20 @@ def unpacked(content: bytes, penstock: str, python: str, version: str) -> Any:
             f"the request has no program: {type(error).__name__}: {error}",
             remedy="submit the program with create_remote_environment",
         ) from error
+
+
+def check_versions(penstock: str, python: str, version: str) -> None:
+    """Check that a program was sent by the versions of this process.
+
+    Raises:
+        InvalidJob: other versions sent it.
+    """
+    if (penstock, python) != (version, PYTHON):
+        raise InvalidJob(
+            f"the program comes from Penstock {penstock or '?'} with Python {python or '?'}, but this cluster has {version} "
+            f"and {PYTHON}",
+            remedy="run the program with the versions of the cluster's image",
+        )
 
 
 def own_modules() -> list[ModuleType]:

@@ -31,9 +31,10 @@ from penstock.jobmanager.cluster.attached_cluster import AttachedCluster
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.programs.limits import check_limits
-from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpec, ProgramEnd
-from penstock.jobmanager.process.programs.program_functions import functions_of
-from penstock.jobmanager.process.programs.remote_owner import ForwardedMetrics, RemoteOwner
+from penstock.jobmanager.process.programs.messages import JobStarted, ProcessSpec, ProgramEnd, SentGraph
+from penstock.jobmanager.process.programs.process.program_functions import functions_of
+from penstock.jobmanager.process.programs.process.remote_owner import ForwardedMetrics, RemoteOwner
+from penstock.jobmanager.process.programs.process.remote_programs import RemotePrograms
 from penstock.jobmanager.process.programs.rpc import Connection
 from penstock.jobmanager.process.session.entry import GraphBuilt, GraphCollector, run_script_on
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
@@ -72,7 +73,8 @@ class AttachedClusterProvider:
                 self._cluster.attach()
         pipelined = settings.uses_pipelined(dataframes=dataframes)
         runner = create_runner(self._cluster, pipelined=pipelined, levels=levels)
-        runner.bundle = Path(self._spec.folder, FILE)
+        if self._spec.folder:
+            runner.bundle = Path(self._spec.folder, FILE)
         if self._spec.can_add_slots:
             runner.more_slots = partial(self._owner.ensure_slots, self._cluster.number(runner))
             try:
@@ -150,7 +152,9 @@ class _Process:
         self.session = Session(AttachedClusterProvider(spec, RemoteOwner(peer)), SubmitOptions())
         session, program = self.session, spec.program
         session.dispatcher.metric_store = ForwardedMetrics(peer)
-        session.bundle = Bundle(program.bundle, program.digest, spec.folder)
+        if spec.folder:
+            session.bundle = Bundle(program.bundle, program.digest, spec.folder)
+        self._remote = RemotePrograms(session, spec.settings)
         session.submit_options = SubmitOptions(
             restore_path=program.restore_path, allow_non_restored=program.allow_non_restored, keep_result=True
         )
@@ -166,7 +170,15 @@ class _Process:
             _nothing,
             ClusterLogs(LogFiles()),
         )
-        peer.add(functions_of(gateway) | {"suspend": self._suspend, "end_jobs": session.end_jobs})
+        peer.add(
+            functions_of(gateway)
+            | {
+                "suspend": self._suspend,
+                "end_jobs": session.end_jobs,
+                "outcome": self._remote.outcome,
+                "results": self._remote.results,
+            }
+        )
         threading.Thread(target=self._end_with, args=(session_ended,), name="session-watch", daemon=True).start()
         _keep_log(Configuration({**spec.settings, **program.configuration}))
 
@@ -226,6 +238,8 @@ class _Process:
         if self._suspending.is_set():
             return 0
         end = end if end.code else _failure_of(outlasting) or end
+        if self._spec.program.graph is not None and jobs:
+            end.outcome = self._remote.outcome(self._spec.program.job_id)
         if not jobs and not end.code and end.plan is None:
             end = _end_of(
                 InvalidJob(
@@ -241,8 +255,17 @@ class _Process:
         self._peer.close()
         return 1 if end.code else 0
 
+    def _run_graph(self, graph: SentGraph) -> None:
+        """Run the job of a client, and wait until the client has its records."""
+        job_id = self._spec.program.job_id
+        self._remote.submit(self._spec.graph, graph.penstock, graph.python, job_id)
+        raise_if_failed(self._remote.wait(job_id))
+
     def _main(self) -> dict[str, Any] | None:
         """Run the program. Return the graph of its first job if only this is wanted."""
+        if self._spec.program.graph is not None:
+            self._run_graph(self._spec.program.graph)
+            return None
         prepare_imports(self._spec)
         if self._spec.plan_only:
             return self._plan()

@@ -28,7 +28,7 @@ from penstock.common.errors import ClusterError
 from penstock.common.system.native_memory import trim_heap
 
 LOADED = (
-    "penstock.jobmanager.process.programs.program_process",
+    "penstock.jobmanager.process.programs.process.program_process",
     "penstock.jobmanager.runners.pipelined_runner",
     "pyspark.java_gateway",
     "penstock.datastream",
@@ -129,7 +129,7 @@ class _Server:
         here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         with there:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "penstock.jobmanager.process.programs.fork_server", str(there.fileno())],
+                [sys.executable, "-m", "penstock.jobmanager.process.programs.process.fork_server", str(there.fileno())],
                 pass_fds=(there.fileno(),),
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
@@ -316,7 +316,7 @@ def _become_program(connection: int, output: int, others: tuple[socket.socket, .
         for stream in (1, 2):
             os.dup2(output, stream)
         os.close(output)
-        from penstock.jobmanager.process.programs.program_process import run
+        from penstock.jobmanager.process.programs.process.program_process import run
 
         code = run(connection)
     except SystemExit as error:

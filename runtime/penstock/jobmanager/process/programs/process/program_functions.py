@@ -56,6 +56,8 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
 
 
 RESULTS: dict[str, Any] = {
+    "outcome": dict[str, Any],
+    "results": dict[str, Any],
     "jobs": list[facts.Job],
     "job": facts.Job,
     "operation": facts.Operation,
