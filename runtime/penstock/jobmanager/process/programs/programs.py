@@ -289,19 +289,9 @@ class ProgramRunner:
             raise Conflict(program.end.message)
         self._guard.watch(process, memory_limit(self.settings, spec.configuration), self._forks.kill)
         process.connection.start()
-        process.connection.call(
-            "start",
-            ProcessSpec(
-                spec,
-                folder,
-                self.settings,
-                cluster.spark.driver(),
-                cluster.more_slots is not None,
-                plan_only,
-                program.graph,
-            ),
-            timeout_s=START_S,
-        )
+        can_add = cluster.more_slots is not None
+        described = ProcessSpec(spec, folder, self.settings, cluster.spark.driver(), can_add, plan_only, program.graph)
+        process.connection.call("start", described, timeout_s=START_S)
         return process
 
     def _fork(self, program: RunningProgram, service: ClusterService) -> ProgramProcess:
