@@ -193,9 +193,9 @@ def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
     """Run as a session cluster until the process receives a stop signal. Return the exit code."""
     from penstock.jobmanager.process.agreed import spark_secret
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
-    from penstock.jobmanager.process.master.session_cluster import run_session_cluster
+    from penstock.jobmanager.process.master.session_cluster import run_session_cluster, with_checkpoints
 
-    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    settings = with_checkpoints(Configuration({**load_configuration().to_dict(), **configuration}))
     if local:
         return run_session_cluster(LocalClusterProvider(), settings)
     spark_secret(settings)

@@ -200,6 +200,7 @@ def test_a_program_runs_on_workers_that_register(tmp_path: Path) -> None:
             tmp_path, "worker", "--master", "localhost:17977", "--slots", "2", PENSTOCK_CONF_DIR=str(tmp_path)
         )
         assert ran(tmp_path, port, token).splitlines() == ALL
+        assert "the driver restarts" not in log.read_text()
     finally:
         assert ended(process) == 0, log.read_text()
         if worker is not None:

@@ -8,7 +8,6 @@ themselves.
 
 from __future__ import annotations
 
-import logging
 import signal
 import tempfile
 import threading
@@ -36,7 +35,8 @@ if TYPE_CHECKING:
     from penstock.jobmanager.cluster.spark_cluster import SharedCluster
     from penstock.rest.gateway import ClusterGateway
 
-logger = logging.getLogger(__name__)
+WAKE_S = 1.0
+"""Interval in seconds in which the main thread handles signals."""
 
 
 class SharedProvider(ClusterProvider, Protocol):
@@ -71,7 +71,6 @@ def _serve(
     collect_rarely()
     session = _EndingSession(provider, stop_requested)
     with master_log(settings) as session.logs, _storage(settings) as (folder, url):
-        settings = _with_checkpoints(settings, url)
         session.programs = _programs(provider, session, settings, folder, url)
         session.programs.start()
         server = session.serve(settings, programs=SentGraphs(session.programs), jars=SessionJars(session.programs))
@@ -84,7 +83,8 @@ def _serve(
         print(f"Session cluster at {server.url}", flush=True)
         print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
-            stop_requested.wait()
+            while not stop_requested.wait(WAKE_S):  # a signal that another thread has received takes effect only then
+                pass
         finally:
             session.programs.suspend()
             suspend(session)
@@ -100,14 +100,25 @@ def _storage(settings: Configuration) -> Iterator[tuple[str, str]]:
     """
     with tempfile.TemporaryDirectory(prefix="penstock-programs-", ignore_cleanup_errors=True) as folder:
         storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
-        yield folder, join_url(normalize_url(storage or folder), "session")
+        yield folder, _session_folder(storage or folder)
 
 
-def _with_checkpoints(settings: Configuration, url: str) -> Configuration:
-    """Return the settings with a directory for checkpoints, so that a program that starts again continues from its newest checkpoints."""
-    if settings.get(options.CHECKPOINT_DIRECTORY):
+def with_checkpoints(settings: Configuration, url: str = "") -> Configuration:
+    """Return the settings with a directory for checkpoints, so that a program that starts again continues from its newest checkpoints.
+
+    Args:
+        url: folder of the session in storage. Empty means the folder in the storage for high availability, if there is one.
+    """
+    storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
+    if not url and storage:
+        url = _session_folder(storage)
+    if settings.get(options.CHECKPOINT_DIRECTORY) or not url:
         return settings
     return Configuration(settings).set(options.CHECKPOINT_DIRECTORY, join_url(url, "checkpoints"))
+
+
+def _session_folder(storage: str) -> str:
+    return join_url(normalize_url(storage), "session")
 
 
 def _programs(
@@ -120,7 +131,7 @@ def _programs(
     """
     return ProgramRunner(
         lambda: provider.shared(settings),
-        _for_jobs(settings.to_dict()),
+        _for_jobs(with_checkpoints(settings, url).to_dict()),
         ProgramStore(url, object_store_options(settings), settings.get(options.PROGRAM_UNPACKED)),
         session.dispatcher.metric_store,
         settings.get(options.JOBSTORE_CAPACITY),
