@@ -7,9 +7,10 @@ continues after a restart. A program of `execute_and_collect` is not stored: its
 from __future__ import annotations
 
 import threading
+import time
 
 from penstock import __version__
-from penstock.common.errors import InvalidJob
+from penstock.common.errors import InvalidJob, NotNow
 from penstock.common.job_status import JobStatus
 from penstock.common.program.bundle import digest_of
 from penstock.jobmanager.process.programs.messages import ProgramSpec, SentGraph
@@ -21,6 +22,8 @@ from penstock.rest.errors import Conflict, NotFound, Unavailable
 
 NAME = "remote environment"
 """Name of a program until its job has started."""
+END_S = 5.0
+"""Time in seconds for a crashed program to end or to start again, before a client gets an answer."""
 MAX_LAST = 20
 """Maximum number of programs whose last records are kept for a client that has not received them."""
 
@@ -43,37 +46,62 @@ class SentGraphs:
         return self._programs.run(spec, content).jobs[0]
 
     def outcome(self, job_id: str) -> models.ProgramOutcome:
-        gateway = self._gateway(job_id)
-        if gateway is not None:
-            return models.ProgramOutcome.model_validate(gateway.outcome(job_id))
+        program = self._programs.program_of(job_id)
+        try:
+            gateway = self._gateway(job_id)
+            if gateway is not None:
+                return models.ProgramOutcome.model_validate(gateway.outcome(job_id))
+        except (NotFound, NotNow, Unavailable):  # its process has crashed, and may start again
+            if program is None:
+                raise
+            self._has_ended(job_id)
         known = self._programs.outcomes.get(job_id)
         if known is not None:
             return models.ProgramOutcome.model_validate(known)
-        program = self._programs.program_of(job_id)
-        if program is not None:  # its process starts again
-            return models.ProgramOutcome(status=JobStatus.RESTARTING.value)
-        raise _unknown(job_id)
+        if program is None:
+            raise _unknown(job_id)
+        job = program.known.get(job_id)
+        return models.ProgramOutcome(status=JobStatus.RESTARTING.value if job is None else job.state)
 
     def results(self, job_id: str, start: int) -> models.ProgramResults:
-        gateway = self._gateway(job_id)
-        if gateway is None:
-            with self._lock:
-                first, last = self._last.get(job_id, (-1, None))
-            if last is None:
-                raise _unknown(job_id)
-            if first != start:
-                raise Conflict(
-                    f"the request asks for record {start}, but only the records from {first} on are kept",
-                    remedy="read the records in one program, from one thread",
-                )
-            return last
-        found = models.ProgramResults.model_validate(gateway.results(job_id, start))
+        try:
+            gateway = self._gateway(job_id)
+            if gateway is None:
+                return self._last_results(job_id, start)
+            found = models.ProgramResults.model_validate(gateway.results(job_id, start))
+        except Unavailable:
+            if not self._has_ended(job_id):
+                raise
+            return self._last_results(job_id, start)
         if found.is_done:
             with self._lock:
                 self._last[job_id] = start, found
                 while len(self._last) > MAX_LAST:
                     del self._last[next(iter(self._last))]
         return found
+
+    def _last_results(self, job_id: str, start: int) -> models.ProgramResults:
+        """Return the last records of an ended job, or none if the job has failed. The client then requests the outcome."""
+        with self._lock:
+            first, last = self._last.get(job_id, (-1, None))
+        if last is not None and first == start:
+            return last
+        outcome = self._programs.outcomes.get(job_id)
+        if outcome is None:
+            raise _unknown(job_id)
+        if outcome.get("failure"):
+            return models.ProgramResults(values=[], is_done=True)
+        raise Conflict(
+            f"the records of job {job_id} from {start} on are no longer kept",
+            remedy="read the records in one program, from one thread, at most two minutes after the end of the job",
+        )
+
+    def _has_ended(self, job_id: str) -> bool:
+        """Wait a few seconds for the end of a program whose process does not answer. Return whether it has ended."""
+        deadline = time.monotonic() + END_S
+        while self._programs.program_of(job_id) is not None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return self._programs.program_of(job_id) is None
 
     def _gateway(self, job_id: str) -> RemoteGateway | None:
         """Return the gateway to the process of a running program, or None."""
