@@ -107,7 +107,7 @@ def with_checkpoints(settings: Configuration, url: str = "") -> Configuration:
     """Return the settings with a directory for checkpoints, so that a program that starts again continues from its newest checkpoints.
 
     Args:
-        url: folder of the session in storage. Empty means the folder in the storage for high availability, if there is one.
+        url: folder of the session in storage. Empty means the folder in the storage for high availability, if it is configured.
     """
     storage = settings.get(options.HIGH_AVAILABILITY_DIRECTORY)
     if not url and storage:
