@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.common.errors import ClusterError
-from penstock.common.folders.private_folder import private_folder, temporary_folder
+from penstock.common.folders.private_folder import filled, private_folder, temporary_folder
 
 NOBODY = 65534
 
@@ -98,7 +99,38 @@ def run_as_nobody(script: str) -> subprocess.CompletedProcess[str]:
     # Only root may have access to the interpreter's folder, so the modules are imported first.
     loaded = (
         f"import os, sys, tempfile; sys.path.insert(0, {str(Path(penstock.__file__).parents[1])!r})\n"
-        "from penstock.common.folders.private_folder import private_folder, temporary_folder\n"
+        "from penstock.common.folders.private_folder import filled, private_folder, temporary_folder\n"
         f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
     )
     return subprocess.run([sys.executable, "-c", loaded + script], capture_output=True, text=True, check=True)
+
+
+def test_a_folder_appears_only_with_its_complete_content(tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    with filled(folder) as building:
+        (building / "a").write_text("content")
+        assert not folder.exists()
+    assert (folder / "a").read_text() == "content"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_an_error_while_a_folder_is_filled_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError), filled(tmp_path / "packages") as building:
+        raise RuntimeError(shutil.copy(__file__, building))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_folder_of_a_faster_process_is_kept(tmp_path: Path) -> None:
+    folder = tmp_path / "packages"
+    with filled(folder) as building:
+        (building / "a").write_text("mine")
+        folder.mkdir()
+        (folder / "a").write_text("of the other process")
+    assert (folder / "a").read_text() == "of the other process"
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_a_folder_that_cannot_be_moved_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "packages").write_text("a file")
+    with pytest.raises(OSError, match="Not a directory"), filled(tmp_path / "packages"):
+        pass

@@ -58,6 +58,11 @@ def upkeep(ctx: Context) -> Decision | None:
 
 
 def _most_urgent(ctx: Context) -> Decision | None:
+    return _keep_pods(ctx) or _sweep(ctx) or _revisions(ctx) or _expire(ctx)
+
+
+def _keep_pods(ctx: Context) -> Decision | None:
+    """Return the most urgent piece of housekeeping for the pods of the running incarnation, or None."""
     return (
         _remove_failed_pods(ctx)
         or _record_stability(ctx)
@@ -65,9 +70,6 @@ def _most_urgent(ctx: Context) -> Decision | None:
         or _repair(ctx)
         or adjust_workers(ctx)
         or keep_up(ctx)
-        or _sweep(ctx)
-        or _revisions(ctx)
-        or _expire(ctx)
     )
 
 
@@ -78,14 +80,7 @@ def keep_running(ctx: Context) -> Decision | None:
         return None
     if ctx.op.step == "Watch":  # the step Watch evaluates the incarnation itself
         return _repair(ctx) or keep_up(ctx)
-    return (
-        _remove_failed_pods(ctx)
-        or _record_stability(ctx)
-        or _restart_suspended_master(ctx)
-        or _repair(ctx)
-        or adjust_workers(ctx)
-        or keep_up(ctx)
-    )
+    return _keep_pods(ctx)
 
 
 def _report_refusal(ctx: Context) -> Context:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from penstock.common.errors import ClusterError
@@ -60,6 +63,24 @@ def cache_folder(name: str) -> Path:
         return private_folder(Path(absolute(root)) / name)
     except OSError:
         return private_folder(temporary_folder() / name)
+
+
+@contextmanager
+def filled(folder: Path) -> Iterator[Path]:
+    """Yield a new folder next to `folder`, and move it to `folder` after the block. So `folder` is never incomplete.
+
+    The block may raise; then nothing remains. If another process has created `folder` in the meantime, its content is used.
+    """
+    building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
+    try:
+        yield building
+        try:
+            os.replace(building, folder)
+        except OSError:  # another process was faster
+            if not folder.is_dir():
+                raise
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def temporary_folder() -> Path:

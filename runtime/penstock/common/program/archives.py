@@ -9,13 +9,12 @@ import os
 import shutil
 import stat
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 from penstock.common.errors import PenstockError
-from penstock.common.folders.private_folder import cache_folder
+from penstock.common.folders.private_folder import cache_folder, filled
 from penstock.common.program.user_location import refusal
 
 _ZIP = (".zip", ".whl", ".egg", ".jar")
@@ -135,16 +134,8 @@ def _kept(name: str, fill: Callable[[Path], None]) -> Path:
     folder = cache_folder("archives") / name
     if folder.is_dir():
         return folder
-    building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
-    try:
+    with filled(folder) as building:
         fill(building)
-        try:
-            os.replace(building, folder)
-        except OSError:  # another program was faster
-            if not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return folder
 
 

@@ -22,7 +22,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,7 +31,7 @@ from typing import IO
 import msgspec
 
 from penstock.common.errors import InvalidJob, PenstockError
-from penstock.common.folders.private_folder import cache_folder
+from penstock.common.folders.private_folder import cache_folder, filled
 from penstock.common.program.archives import unpack
 
 MAX_BYTES = 512 << 20
@@ -139,8 +138,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _fill(folder: Path, name: str, content: bytes, max_unpacked: int) -> None:
-    building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
-    try:
+    with filled(folder) as building:
         code, packages = building / CODE, building / PACKAGES
         for made in (code, packages):
             made.mkdir()
@@ -158,9 +156,6 @@ def _fill(folder: Path, name: str, content: bytes, max_unpacked: int) -> None:
                 _install(wanted, packages, wheels if wheels.is_dir() else None)
         file.rename(building / FILE)
         (building / _DONE).touch()
-        building.rename(folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
 
 
 def _unpack(file: Path, code: Path, max_unpacked: int) -> None:

@@ -5,16 +5,13 @@ environment.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from penstock.common.folders.private_folder import cache_folder
+from penstock.common.folders.private_folder import cache_folder, filled
 from penstock.common.program.user_location import refusal
 
 _INCLUDE = re.compile(r"(-r|--requirement|-c|--constraint)[\s=]*(.+)")
@@ -94,8 +91,7 @@ def installed(path: Path, packages: Path | None) -> Path:
     folder = cache_folder("requirements") / _digest(path, packages)
     if folder.is_dir():
         return folder
-    building = Path(tempfile.mkdtemp(prefix="building-", dir=folder.parent))
-    try:
+    with filled(folder) as building:
         source = [] if packages is None else ["--no-index", "--find-links", str(packages)]
         pip = [
             sys.executable,
@@ -115,13 +111,6 @@ def installed(path: Path, packages: Path | None) -> Path:
                 "install the packages where the program and its workers run, or add them to the image of the job. A folder "
                 "of packages can also be passed as requirements_cache_dir",
             )
-        try:
-            os.replace(building, folder)
-        except OSError:  # another program was faster
-            if not folder.is_dir():
-                raise
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
     return folder
 
 

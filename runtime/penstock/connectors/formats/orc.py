@@ -14,8 +14,8 @@ import pyarrow as pa
 from penstock.common.errors import InvalidJob, RecordFormatError
 from penstock.connectors.core.source import ReadBounds, SplitReader
 from penstock.connectors.formats.bulk import BulkWriter, ByteSink, ColumnsFileWriter, ColumnsWriterFactory
+from penstock.connectors.formats.columns.column_format import ColumnFormat
 from penstock.connectors.formats.columns.declared_columns import columns_in, shape_in, shaped
-from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.records.batch import ColumnBatch
 
@@ -27,7 +27,7 @@ _STRIPE_BYTES = 64 << 20
 _MOST_ROWS = 1_000_000
 
 
-class OrcFormat(BulkFormat):
+class OrcFormat(ColumnFormat):
     """A format that reads the declared columns of ORC files. If no columns are declared, it reads all columns as dicts.
 
     Args:
@@ -38,19 +38,11 @@ class OrcFormat(BulkFormat):
     """
 
     def __init__(self, fields: Declaration = None, *, record: str | None = None, case_sensitive: bool = True) -> None:
-        super().__init__()
-        self.shape = None if fields is None else RecordShape.of(fields, record)
-        if self.shape is not None:
-            assert self.shape.schema
-        self.record = record
-        self.case_sensitive = case_sensitive
+        super().__init__(fields, record, case_sensitive=case_sensitive)
 
     @property
     def splittable(self) -> bool:
         return False
-
-    def produced_type(self) -> Any:
-        return None if self.shape is None else self.shape.produced_type()
 
     def open(self, path: str, file: Any, start: int, end: int, position: Any) -> SplitReader:
         import pyarrow.orc as orc

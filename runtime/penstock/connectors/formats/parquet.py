@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from penstock.common.errors import RecordFormatError
 from penstock.connectors.core.source import ReadBounds, SplitReader
+from penstock.connectors.formats.columns.column_format import ColumnFormat
 from penstock.connectors.formats.columns.declared_columns import columns_in, shape_in, shaped
-from penstock.connectors.formats.record_format import BulkFormat
 from penstock.connectors.formats.shape import Declaration, RecordShape
 from penstock.records.batch import ColumnBatch
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class ParquetFormat(BulkFormat):
+class ParquetFormat(ColumnFormat):
     """A format that reads the declared columns of Parquet files. If no columns are declared, it reads all columns as dicts.
 
     Args:
@@ -41,20 +41,12 @@ class ParquetFormat(BulkFormat):
         batch_size: int = 10_000,
         case_sensitive: bool = True,
     ) -> None:
-        super().__init__()
-        self.shape = None if fields is None else RecordShape.of(fields, record)
-        if self.shape is not None:
-            assert self.shape.schema
-        self.record = record
+        super().__init__(fields, record, case_sensitive=case_sensitive)
         self.batch_size = batch_size
-        self.case_sensitive = case_sensitive
 
     @property
     def splittable(self) -> bool:
         return True
-
-    def produced_type(self) -> Any:
-        return None if self.shape is None else self.shape.produced_type()
 
     def open(self, path: str, file: Any, start: int, end: int, position: Any) -> SplitReader:
         try:
