@@ -53,6 +53,13 @@ class Launcher(Protocol):
         """
         ...
 
+    def run_cluster(self, *, entry: str, configuration: Mapping[str, str]) -> int | None:
+        """Run the cluster of a master, and the JobManager in a child process, if the configuration requires it. Return the exit code.
+
+        None means that this process must run the JobManager.
+        """
+        ...
+
     def run_master(
         self,
         *,

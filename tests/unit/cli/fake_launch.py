@@ -30,6 +30,9 @@ class FakeLaunch(ModuleType):
         on_submitted(JOB_ID, "job", self.url)
         program.get("after", lambda: None)()
 
+    def run_cluster(self, **arguments: Any) -> None:
+        return None
+
     def run_master(self, **arguments: Any) -> int:
         self.calls.append(("run_master", arguments))
         return 3

@@ -131,6 +131,12 @@ def test_a_master_without_enough_memory_is_reported() -> None:
     assert "raise jobmanager.memory.process.size to 384Mi" in text
 
 
+def test_the_parent_of_a_jobmanager_counts() -> None:
+    settings = {"jobmanager.memory.process.size": f"{min_job_manager_memory()}b"}
+    (text,) = short(**settings, **{"penstock.jobmanager.keep-executors": "true"})  # type: ignore[arg-type]
+    assert "it needs 424Mi (JVM heap 128Mi, JVM overhead 96Mi, Python 200Mi)" in text
+
+
 def test_the_default_memory_request_is_sufficient() -> None:
     for slots in (1, 2, 4):
         assert (

@@ -135,6 +135,9 @@ def master(
         {"--restore": restore, "--restore-latest": restore_latest, "--fresh": fresh, "--when-released": when_released}
     )
     engine, configuration = launcher(), parse_definitions(define)
+    ended = engine.run_cluster(entry=entry, configuration=configuration)
+    if ended is not None:
+        raise typer.Exit(ended)
     checked: dict[str, Any] = {}
     if when_released and job_id and os.environ.get(BEFORE_RELEASE):
         checked["is_admitted"] = _check_in_fork(engine, job_id, entry, args or [], parallelism, configuration)

@@ -66,6 +66,8 @@ DEFAULT_DRIVER_HEAP = 640 * MIB
 PYTHON_WORKER = 40 * MIB
 """Memory of each level of the job graph. The batched runner has one worker for all levels of a slot, and a daemon beside it."""
 JOBMANAGER_PYTHON = 128 * MIB
+CLUSTER_PROCESS = 72 * MIB
+"""Memory of the parent of a JobManager whose executors survive it."""
 _DRIVER_SHARE = 0.5
 _ROUND = 64 * MIB
 """Recommended sizes are multiples of this size."""
@@ -150,9 +152,14 @@ def job_manager_memory(conf: Configuration) -> JobManagerMemory:
     overhead = conf.get(options.JVM_OVERHEAD)
     if process is None:
         return JobManagerMemory(None, max(MIN_HEAP, configured_heap or DEFAULT_DRIVER_HEAP), overhead, None)
-    share = min(DEFAULT_DRIVER_HEAP, int((process - JOBMANAGER_PYTHON - overhead) * _DRIVER_SHARE))
+    share = min(DEFAULT_DRIVER_HEAP, int((process - _jobmanager_python(conf) - overhead) * _DRIVER_SHARE))
     heap = max(MIN_HEAP, (configured_heap or share) // MIB * MIB)
     return JobManagerMemory(process, heap, overhead, process - heap - overhead)
+
+
+def _jobmanager_python(conf: Configuration) -> int:
+    """Return the memory of a master's Python processes."""
+    return JOBMANAGER_PYTHON + (CLUSTER_PROCESS if conf.get(options.KEEP_EXECUTORS) else 0)
 
 
 def effective(conf: Configuration) -> dict[str, str]:
@@ -242,14 +249,14 @@ def _worker_shortage(conf: Configuration, levels: int, state_per_slot: int) -> S
 
 
 def _master_shortage(conf: Configuration) -> Shortage | None:
-    memory = job_manager_memory(conf)
-    if memory.process is None or memory.python is None or memory.python >= JOBMANAGER_PYTHON:
+    memory, python = job_manager_memory(conf), _jobmanager_python(conf)
+    if memory.process is None or memory.python is None or memory.python >= python:
         return None
-    total = memory.heap + memory.overhead + JOBMANAGER_PYTHON
+    total = memory.heap + memory.overhead + python
     key = options.JOBMANAGER_PROCESS_SIZE.key
     return Shortage(
         f"Linux would kill the master for its memory: it needs {_mib(total)} (JVM heap {_mib(memory.heap)}, JVM overhead "
-        f"{_mib(memory.overhead)}, Python {_mib(JOBMANAGER_PYTHON)}), and {key} is {_mib(memory.process)}",
+        f"{_mib(memory.overhead)}, Python {_mib(python)}), and {key} is {_mib(memory.process)}",
         f"raise {key} to {_mib(-(-total // _ROUND) * _ROUND)}",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -15,6 +16,7 @@ from penstock.common.configuration import (
     load_configuration,
 )
 from penstock.common.errors import (
+    ClusterError,
     InvalidJob,
     PenstockError,
     SnapshotNotFound,
@@ -111,6 +113,31 @@ def command_line(configuration: Mapping[str, str], parallelism: int | None) -> d
     return settings
 
 
+def run_cluster(*, entry: str, configuration: Mapping[str, str]) -> int | None:
+    """Run as the process that has the cluster of a master, until its JobManager ends. Return the exit code.
+
+    Return None if this process must run the JobManager itself.
+    """
+    settings = Configuration({**load_configuration().to_dict(), **configuration})
+    if not settings.get(options.KEEP_EXECUTORS):
+        return None
+    from penstock.jobmanager.process.agreed import spark_secret
+    from penstock.jobmanager.process.election.joining import is_elected
+    from penstock.jobmanager.process.master.cluster_process import run_cluster_process
+    from penstock.jobmanager.process.master.remote_cluster import CONNECTION
+
+    if CONNECTION in os.environ:
+        return None
+    if is_elected(settings):
+        raise ClusterError(
+            f"{options.KEEP_EXECUTORS.key} and {options.HIGH_AVAILABILITY.key} exclude each other: the workers would stay with a "
+            "master whose JobManager has ended, and not register with the new leader",
+            remedy=f"remove {options.KEEP_EXECUTORS.key} if you run standby masters",
+        )
+    spark_secret(settings)
+    return run_cluster_process(settings, entry)
+
+
 def run_master(
     *,
     entry: str,
@@ -134,13 +161,22 @@ def run_master(
     from penstock.jobmanager.process.election.joining import is_elected, job_id_of, join
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
     from penstock.jobmanager.process.master.master_process import run_master_process
+    from penstock.jobmanager.process.master.remote_cluster import CONNECTION, RemoteClusterProvider
 
     settings = Configuration({**load_configuration().to_dict(), **configuration})
     spark_secret(settings)  # fail now, and not when the first job needs the cluster
-    elected = is_elected(settings)
-    job_id = job_id or job_id_of(settings)
-    cluster = MasterClusterProvider(settings)
-    member = join(settings, job_id, cluster.host) if elected else None
+    cluster: MasterClusterProvider | RemoteClusterProvider
+    member = None
+    if CONNECTION in os.environ:
+        cluster = RemoteClusterProvider.connect()
+        job_id = job_id or cluster.job_id()
+    else:
+        cluster = MasterClusterProvider(settings)
+        job_id = job_id or job_id_of(settings)
+        if is_elected(settings):
+            member = join(settings, job_id, cluster.host)
+            cluster.accepts_workers, member.on_lead = False, cluster.accept_workers
+            cluster.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
@@ -153,9 +189,6 @@ def run_master(
     def program(session: Session) -> None:
         run_script_on(session, entry, args, command_line(configuration, parallelism))
 
-    if member is not None:
-        cluster.accepts_workers, member.on_lead = False, cluster.accept_workers
-        cluster.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
     begin = partial(cluster.begin, entry)
     return run_master_process(cluster, submit, settings, program, begin=begin, is_admitted=is_admitted, member=member)
 

@@ -25,6 +25,12 @@ JOBMANAGER_ADDRESS = text_option(
     "Host under which workers reach the JobManager. Not set: the host of the JobManager.",
 )
 JOBMANAGER_PORT = int_option("jobmanager.rpc.port", 7077, "Port at which workers register.", minimum=1)
+KEEP_EXECUTORS = flag_option(
+    "penstock.jobmanager.keep-executors",
+    False,
+    "Whether executors keep running when the JobManager is killed or crashes. `penstock master` then runs the JobManager in a "
+    "child process, which it starts again. Jobs with DataFrames cannot use it.",
+)
 SHUTDOWN_ON_FINISH = flag_option(
     "execution.shutdown-on-application-finish", True, "Whether the JobManager's process ends when its job ends."
 )

@@ -40,7 +40,7 @@ _LOST = 70
 
 logger = logging.getLogger(__name__)
 
-_READ_BY_DRIVERS = (
+READ_BY_DRIVERS = (
     *("AWS_", "HADOOP_", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"),
     *("LD_LIBRARY_PATH", "PYTHONPATH", "SPARK_CONF_DIR", "YARN_CONF_DIR"),
 )
@@ -79,34 +79,28 @@ class MasterClusterProvider:
         expected = JobSettings.from_configuration(self._settings.to_dict())
         expected.python_path.extend(dict.fromkeys([*_folders_of(entry), *import_path()]))
         config = self._config(expected)
-        self._started_with = config, _environment_of_drivers()
+        self._started_with = config, environment_of_drivers()
         self._early_start = _in_background(lambda: self._start(config))
 
     def runner_for(self, slots: int, levels: int, settings: JobSettings, *, dataframes: bool) -> Runner:
-        if settings.runner == options.IN_PROCESS:
-            raise InvalidJob(
-                "penstock.runner is in-process, but a master runs its job on workers",
-                remedy="leave penstock.runner at auto; in-process is for `python job.py` and `penstock run`",
-            )
+        check_deployable(settings)
         pipelined = settings.uses_pipelined(dataframes=dataframes)
-        with self._starting:
-            self._settle(settings)
-            if self.cluster is None:
-                self._start(self._config(settings))
-            cluster = self.cluster
-        assert cluster is not None
-        return create_runner(cluster, pipelined=pipelined, levels=levels)
+        return create_runner(self.cluster_for(settings), pipelined=pipelined, levels=levels)
 
     def shared(self, settings: Configuration) -> SharedCluster:
         """Return the cluster for jobs of other processes. Start it if it does not run. Its slots belong to `penstock worker` processes."""
         of_jobs = JobSettings.from_configuration(settings.to_dict())
         of_jobs.python_path.extend(self._import_path)
+        return SharedCluster(self.cluster_for(of_jobs))
+
+    def cluster_for(self, settings: JobSettings) -> SparkCluster:
+        """Return the cluster for a job with these settings. Start it if it does not run."""
         with self._starting:
-            self._settle(of_jobs)
+            self._settle(settings)
             if self.cluster is None:
-                self._start(self._config(of_jobs))
+                self._start(self._config(settings))
             assert self.cluster is not None
-            return SharedCluster(self.cluster)
+            return self.cluster
 
     def _config(self, settings: JobSettings) -> ClusterConfig:
         conf = self._settings
@@ -161,7 +155,7 @@ class MasterClusterProvider:
         failure = ahead.exception()
         assert self._started_with is not None
         config, environment = self._started_with
-        if config.satisfies(self._config(settings)) and environment == _environment_of_drivers():
+        if config.satisfies(self._config(settings)) and environment == environment_of_drivers():
             if failure is not None:
                 raise failure
             return
@@ -212,6 +206,19 @@ class MasterClusterProvider:
             cluster.stop()
 
 
+def check_deployable(settings: JobSettings) -> None:
+    """Check that the job can run on workers.
+
+    Raises:
+        InvalidJob: its settings select another runner.
+    """
+    if settings.runner == options.IN_PROCESS:
+        raise InvalidJob(
+            "penstock.runner is in-process, but a master runs its job on workers",
+            remedy="leave penstock.runner at auto; in-process is for `python job.py` and `penstock run`",
+        )
+
+
 def _folders_of(entry: str) -> list[str]:
     """Return the directories of the program's modules if the entry is a file: the directory of its path, and the directory of a link's
     target.
@@ -221,9 +228,9 @@ def _folders_of(entry: str) -> list[str]:
     return [os.path.dirname(path) for path in (os.path.abspath(entry), os.path.realpath(entry))]
 
 
-def _environment_of_drivers() -> dict[str, str]:
+def environment_of_drivers() -> dict[str, str]:
     """Return the environment variables that a driver reads at its start. A program may have set some of them."""
-    return {name: value for name, value in os.environ.items() if name.startswith(_READ_BY_DRIVERS)}
+    return {name: value for name, value in os.environ.items() if name.startswith(READ_BY_DRIVERS)}
 
 
 def _in_background(work: Callable[[], None]) -> Future[None]:

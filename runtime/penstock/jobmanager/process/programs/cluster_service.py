@@ -1,4 +1,4 @@
-"""The functions of the session that the process of a program calls: the cluster, its slots, and the reports of the program's jobs."""
+"""The functions that a process calls in the process that has started its cluster: the cluster, its slots, and the reports of its jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from penstock.common.errors import InvalidJob
+from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.members.registry import Member
 from penstock.jobmanager.cluster.slots import ExecutorInfo
 from penstock.jobmanager.cluster.spark_cluster import SharedCluster
@@ -28,13 +28,13 @@ class _JobKey:
     """Identity of a job in the slot pool."""
 
 
-class ClusterService:
-    """Functions for one program. A program can use only its own slots, and report only on its own jobs."""
+class SlotService:
+    """Functions for one process that shares the cluster. They assign slots only to its own jobs."""
 
-    def __init__(self, cluster: SharedCluster, metrics: MetricStore, program: ProgramSpec) -> None:
-        self._cluster, self._metrics = cluster, metrics
-        self._job_ids = {program.job_id_of(number) for number in range(MAX_JOBS)}
+    def __init__(self, cluster: SharedCluster) -> None:
+        self._cluster = cluster
         self._keys: dict[int, _JobKey] = {}
+        self._is_closed = False
         self._lock = threading.Lock()
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -44,22 +44,8 @@ class ClusterService:
             for function in (
                 *(self.executors, self.workers, self.members, self.killed_on, self.is_at),
                 *(self.available, self.place, self.release, self.ensure_slots),
-                *(self.describe_job, self.report, self.set_facts),
             )
         }
-
-    def check_job(self, job_id: str) -> None:
-        """Check that the job belongs to the program.
-
-        Raises:
-            InvalidJob: the job belongs to another program, or the program has too many jobs.
-        """
-        if not self.has_job(job_id):
-            raise InvalidJob(f"job {job_id} does not belong to this program, or the program has over {MAX_JOBS} jobs")
-
-    def has_job(self, job_id: str) -> bool:
-        """Return whether the program can have a job with this id."""
-        return job_id in self._job_ids
 
     # --- the cluster ------------------------------------------------------------------------------------------
 
@@ -82,13 +68,19 @@ class ClusterService:
 
     def _key(self, job: int) -> _JobKey:
         with self._lock:
+            if self._is_closed:
+                raise ClusterError("the process that asks for slots has ended")
             return self._keys.setdefault(job, _JobKey())
 
     def available(self, job: int, slots: list[str], wanted: int = 0, priority: int = 0) -> list[str]:
         return self._cluster.spark.slots.available(self._key(job), slots, wanted, priority)
 
     def place(self, job: int, count: int, slots: list[str], machines: dict[str, str]) -> list[str]:
-        return self._cluster.spark.slots.place(self._key(job), count, slots, machines)
+        key = self._key(job)
+        placed = self._cluster.spark.slots.place(key, count, slots, machines)
+        if self._is_closed:  # `release_all` ran at the same time
+            self._cluster.spark.slots.release(key)
+        return placed
 
     def release(self, job: int) -> None:
         with self._lock:
@@ -107,9 +99,37 @@ class ClusterService:
             raise
 
     def release_all(self) -> None:
-        """Release the slots of a program whose process has ended."""
+        """Release the slots of a process that has ended. Its calls that still run get no slots."""
+        self._is_closed = True
         for job in list(self._keys):
             self.release(job)
+
+
+class ClusterService(SlotService):
+    """Functions for one program. A program can use only its own slots, and report only on its own jobs."""
+
+    def __init__(self, cluster: SharedCluster, metrics: MetricStore, program: ProgramSpec) -> None:
+        super().__init__(cluster)
+        self._metrics = metrics
+        self._job_ids = {program.job_id_of(number) for number in range(MAX_JOBS)}
+
+    def functions(self) -> dict[str, Callable[..., Any]]:
+        """Return the functions by name."""
+        own = (self.describe_job, self.report, self.set_facts)
+        return super().functions() | {function.__name__: function for function in own}
+
+    def check_job(self, job_id: str) -> None:
+        """Check that the job belongs to the program.
+
+        Raises:
+            InvalidJob: the job belongs to another program, or the program has too many jobs.
+        """
+        if not self.has_job(job_id):
+            raise InvalidJob(f"job {job_id} does not belong to this program, or the program has over {MAX_JOBS} jobs")
+
+    def has_job(self, job_id: str) -> bool:
+        """Return whether the program can have a job with this id."""
+        return job_id in self._job_ids
 
     def release_workers(self, job_ids: Iterable[str]) -> None:
         """Let executors end the Python workers of jobs that a killed process has left."""
