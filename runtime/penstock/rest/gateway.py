@@ -55,7 +55,7 @@ class Jars(Protocol):
     def jars(self) -> Sequence[facts.Jar]: ...
 
     def delete(self, jar_id: str) -> None:
-        """Delete a program. Raise `Conflict` if the program is running."""
+        """Delete a program. Programs that were started from it continue."""
         ...
 
     def run(self, jar_id: str, request: facts.RunRequest) -> facts.Application:

@@ -64,7 +64,7 @@ def jar_routes(jars: Jars) -> APIRouter:
 
     @router.delete("/jars/{jar_id}", response_model=dict[str, str])
     def delete(jar_id: str) -> dict[str, str]:
-        """Delete an uploaded program. A program that is running is not deleted."""
+        """Delete an uploaded program. Programs that were started from it continue."""
         jars.delete(jar_id)
         return {}
 

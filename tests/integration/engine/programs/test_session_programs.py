@@ -252,15 +252,19 @@ def test_the_plan_of_a_program_is_its_graph(session: SessionProcess) -> None:
     session.wait_until(lambda: not session.processes(), "the end of the process")
 
 
-def test_a_running_program_is_not_deleted(session: SessionProcess) -> None:
-    program = session.upload("endless.py", ENDLESS)
+def test_a_job_continues_after_its_program_was_deleted(session: SessionProcess) -> None:
+    program = session.upload("deleted.py", ENDLESS)
     job_id = session.run(program, "kept")
-    assert session.http.delete(f"/jars/{program}").status_code == 409
+    assert session.http.delete(f"/jars/{program}").status_code == 200
+    assert program not in session.http.get("/jars").text
+    assert session.http.post(f"/jars/{program}/run").status_code == 404
+    (process,) = session.processes()
+    process.kill()
+    session.wait_until(lambda: session.processes() - {process}, "another process")
+    session.wait_for(job_id, "RUNNING")
     session.http.patch(f"/jobs/{job_id}")
     session.wait_for(job_id, "CANCELED")
     session.wait_until(lambda: not session.processes(), "the end of the process")
-    assert session.http.delete(f"/jars/{program}").status_code == 200
-    assert session.http.post(f"/jars/{program}/run").status_code == 404
 
 
 def test_a_program_that_crashes_again_and_again_fails(session: SessionProcess) -> None:

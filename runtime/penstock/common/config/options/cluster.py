@@ -46,6 +46,11 @@ JOBSTORE_EXPIRATION = duration_option(
     "How long a JobManager of several jobs keeps an ended job in its REST API. The JobManager removes expired jobs "
     "when a new job starts.",
 )
+PROGRAM_RETENTION = duration_option(
+    "penstock.program.retention",
+    timedelta(days=7),
+    "How long a session cluster keeps an uploaded program that no running program uses, since its last upload or start.",
+)
 TASK_SLOTS = int_option(
     "taskmanager.numberOfTaskSlots",
     1,

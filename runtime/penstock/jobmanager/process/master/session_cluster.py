@@ -73,7 +73,8 @@ def _serve(
     with master_log(settings) as session.logs, _storage(settings) as (folder, url):
         session.programs = _programs(provider, session, settings, folder, url)
         session.programs.start()
-        server = session.serve(settings, programs=SentGraphs(session.programs), jars=SessionJars(session.programs))
+        jars = SessionJars(session.programs, settings.get(options.PROGRAM_RETENTION).total_seconds())
+        server = session.serve(settings, programs=SentGraphs(session.programs), jars=jars)
         assert server is not None
         if token is not None and is_loopback(settings.get(options.REST_BIND_ADDRESS)):
             token.publish(server.address, server.port)
@@ -84,7 +85,7 @@ def _serve(
         print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
             while not stop_requested.wait(WAKE_S):  # a signal that another thread has received takes effect only then
-                pass
+                jars.sweep_sometimes()
         finally:
             session.programs.suspend()
             suspend(session)

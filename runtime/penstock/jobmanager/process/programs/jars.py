@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import logging
+import time
+from collections.abc import Callable
 from typing import Any
 
-from penstock.common.errors import InvalidJob
+from penstock.common.errors import InvalidJob, PenstockError
 from penstock.common.logs.log_file import LogPart
 from penstock.common.program.bundle import CODE
 from penstock.jobmanager.process.programs.limits import check_limits
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.rest import facts
-from penstock.rest.errors import Conflict
+
+SWEEP_S = 3600.0
+"""Interval in seconds in which unused programs are looked for."""
+logger = logging.getLogger(__name__)
 
 
 class SessionJars:
-    """Uploaded programs. `rest.gateway.Jars` describes the methods."""
+    """Uploaded programs. `rest.gateway.Jars` describes the methods.
 
-    def __init__(self, programs: ProgramRunner) -> None:
+    Args:
+        retention_s: time in seconds for which a program is kept that is not used.
+        now: clock of the uploads, in seconds since the epoch.
+    """
+
+    def __init__(self, programs: ProgramRunner, retention_s: float, now: Callable[[], float] = time.time) -> None:
         self._programs = programs
         self._store = programs.store
+        self._retention_s, self._now = retention_s, now
+        self._started_at = self._swept_at = now()
+        self._last_start: dict[str, float] = {}
+        """Time of the last start of each program in this session, by id."""
 
     def upload(self, name: str, content: bytes) -> facts.Jar:
         return self._store.put_bundle(name, content)
@@ -30,15 +45,32 @@ class SessionJars:
     def delete(self, jar_id: str) -> None:
         name, digest = self._store.find(jar_id)
         with self._programs.registering:
-            users = [program.spec.id for program in self._programs.programs() if program.spec.digest == digest]
-            if users:
-                raise Conflict(
-                    f"program {users[0]} uses {name}, and needs it when it starts again",
-                    remedy="cancel its jobs first, or leave the file",
-                )
-            self._store.delete_bundle(name, digest)
+            if jar_id in self._used():
+                self._store.hide_bundle(name, digest)
+            else:
+                self._store.delete_bundle(name, digest)
+
+    def sweep_sometimes(self) -> None:
+        """Delete programs that are no longer needed, once an hour. Failures are logged."""
+        now = self._now()
+        if now - self._swept_at < SWEEP_S:
+            return
+        self._swept_at, oldest = now, now - self._retention_s
+
+        def expired(jar: facts.Jar) -> bool:
+            return max(jar.uploaded / 1000, self._last_start.get(jar.id, self._started_at)) < oldest
+
+        try:
+            with self._programs.registering:
+                self._store.sweep(self._used(), expired)
+        except PenstockError as error:
+            logger.warning("unused programs stay in storage for another hour: %s", error)
+
+    def _used(self) -> set[str]:
+        return {f"{program.spec.digest}_{program.spec.bundle}" for program in self._programs.programs()}
 
     def run(self, jar_id: str, request: facts.RunRequest) -> facts.Application:
+        self._last_start[jar_id] = self._now()
         return self._programs.run(self._spec(jar_id, request))
 
     def plan(self, jar_id: str, request: facts.RunRequest) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The bundles and the running programs of a session cluster, in storage that outlives its process.
 
     <folder>/bundles/<digest>/<file name>    the bundle
+    <folder>/deleted/<digest>_<file name>    mark of a bundle that a client has deleted while a program uses it
     <folder>/programs/<id>.json              a program that has not ended (`ProgramSpec`)
     <folder>/graphs/<id>                     the graph of such a program, if a client has sent it (`create_remote_environment`)
 
@@ -14,6 +15,7 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -74,14 +76,20 @@ class ProgramStore:
             )
         digest = digest_of(content)
         self._store.put(self._bundle_url(name, digest), content)
+        self._store.delete(self._hidden_url(name, digest))
         return facts.Jar(f"{digest}_{name}", name, int(time.time() * 1000))
 
-    def bundles(self) -> list[facts.Jar]:
-        """Return the stored bundles, the newest first."""
-        found = []
+    def bundles(self, *, with_hidden: bool = False) -> list[facts.Jar]:
+        """Return the stored bundles, the newest first.
+
+        Args:
+            with_hidden: whether to return bundles that a client has deleted, and that a running program needs.
+        """
+        found: list[facts.Jar] = []
+        hidden = set() if with_hidden else self._hidden()
         for info in self._store.list_objects(join_url(self.url, "bundles") + "/"):
             name, digest = base_name(info.url), info.url.rsplit("/", 2)[-2]
-            if _DIGEST.match(digest) and _is_program(name):
+            if _DIGEST.match(digest) and _is_program(name) and f"{digest}_{name}" not in hidden:
                 found.append(facts.Jar(f"{digest}_{name}", name, int((info.modified or 0.0) * 1000)))
         return sorted(found, key=lambda jar: -jar.uploaded)
 
@@ -127,6 +135,29 @@ class ProgramStore:
 
     def delete_bundle(self, name: str, digest: str) -> None:
         self._store.delete(self._bundle_url(name, digest))
+        self._store.delete(self._hidden_url(name, digest))
+
+    def hide_bundle(self, name: str, digest: str) -> None:
+        """Delete a bundle for clients. A running program needs it when it starts again."""
+        self._store.put(self._hidden_url(name, digest), b"")
+
+    def sweep(self, used: Collection[str], expired: Callable[[facts.Jar], bool]) -> None:
+        """Delete the bundles that no program uses, and that are hidden or expired.
+
+        Args:
+            used: ids of the bundles of running programs.
+        """
+        hidden = self._hidden()
+        for jar in self.bundles(with_hidden=True):
+            if jar.id not in used and (jar.id in hidden or expired(jar)):
+                logger.info("the uploaded program %s is deleted, because no program uses it", jar.id)
+                self.delete_bundle(jar.name, jar.id.partition("_")[0])
+
+    def _hidden(self) -> set[str]:
+        return {base_name(info.url) for info in self._store.list_objects(join_url(self.url, "deleted") + "/")}
+
+    def _hidden_url(self, name: str, digest: str) -> str:
+        return join_url(self.url, "deleted", f"{digest}_{name}")
 
     def _bundle_url(self, name: str, digest: str) -> str:
         return join_url(self.url, "bundles", digest, name)

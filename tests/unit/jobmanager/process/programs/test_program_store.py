@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 import pytest
@@ -10,9 +14,13 @@ import pytest
 from penstock.common.errors import InvalidJob, StorageError
 from penstock.common.program.bundle import digest_of
 from penstock.jobmanager.process.programs import program_store
+from penstock.jobmanager.process.programs.jars import SessionJars
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.rest.errors import NotFound
+
+if TYPE_CHECKING:
+    from penstock.jobmanager.process.programs.programs import ProgramRunner
 
 CONTENT = b"print(1)\n"
 
@@ -132,6 +140,61 @@ def test_programs_are_returned_in_the_order_of_their_submission(store: ProgramSt
     store.remove(stored[1])
     store.remove(stored[1])
     assert store.programs() == [stored[2], stored[0]]
+
+
+class Programs:
+    """Running programs of a session, as far as uploaded programs need them."""
+
+    def __init__(self, store: ProgramStore) -> None:
+        self.store, self.registering, self.running = store, threading.Lock(), list[ProgramSpec]()
+
+    def programs(self) -> list[SimpleNamespace]:
+        return [SimpleNamespace(spec=one) for one in self.running]
+
+
+def test_a_deleted_bundle_stays_as_long_as_a_program_uses_it(store: ProgramStore) -> None:
+    programs, clock = Programs(store), SimpleNamespace(now=1e9)
+    jars = SessionJars(cast("ProgramRunner", programs), 1e9, lambda: clock.now)
+    jar = jars.upload("job.py", CONTENT)
+    programs.running = [spec()]
+    jars.delete(jar.id)
+    assert jars.jars() == []
+    with pytest.raises(NotFound):
+        jars.delete(jar.id)
+    assert store.bundle("job.py", digest_of(CONTENT)) == CONTENT
+    clock.now += 3600
+    jars.sweep_sometimes()
+    assert store.bundle("job.py", digest_of(CONTENT)) == CONTENT
+    programs.running = []
+    clock.now += 3600
+    jars.sweep_sometimes()
+    with pytest.raises(NotFound):
+        store.bundle("job.py", digest_of(CONTENT))
+
+
+def test_an_upload_after_the_deletion_is_shown_and_kept(store: ProgramStore) -> None:
+    programs = Programs(store)
+    jars = SessionJars(cast("ProgramRunner", programs), 1e9)
+    programs.running = [spec()]
+    jars.delete(jars.upload("job.py", CONTENT).id)
+    jar = jars.upload("job.py", CONTENT)
+    assert [one.id for one in jars.jars()] == [jar.id]
+    programs.running = []
+    jars.delete(jar.id)
+    assert store.bundles(with_hidden=True) == []
+
+
+def test_bundles_that_are_not_used_expire(store: ProgramStore) -> None:
+    programs, clock = Programs(store), SimpleNamespace(now=time.time())
+    jars = SessionJars(cast("ProgramRunner", programs), 86_400.0, lambda: clock.now)
+    used, unused = jars.upload("job.py", CONTENT), jars.upload("other.py", b"2")
+    programs.running = [spec()]
+    clock.now += 86_000
+    jars.sweep_sometimes()
+    assert {jar.id for jar in jars.jars()} == {used.id, unused.id}
+    clock.now += 4_000
+    jars.sweep_sometimes()
+    assert [jar.id for jar in jars.jars()] == [used.id]
 
 
 def test_a_sent_graph_is_stored_with_its_program_and_removed_with_it(store: ProgramStore, tmp_path: Path) -> None:
