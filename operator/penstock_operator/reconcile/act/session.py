@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.api.flinkjob import rest_tls_secret
-from penstock_operator.errors import ClusterMissing
+from penstock_operator.errors import ClusterMissing, EngineError
 from penstock_operator.kube.cluster import CONFIG_MAP, REVISION
 from penstock_operator.reconcile.act.actor import Actor
 from penstock_operator.reconcile.cache import Submission
@@ -91,7 +91,9 @@ class SessionActor(Actor):
         """Do nothing, because the job has no pods."""
 
     async def restart_master(self, action: actions.RestartMaster) -> None:
-        """Do nothing, because the job has no pods."""
+        """Refuse the request, because the session does not start again a job that another JobManager has taken over."""
+        msg = "the session does not continue a job that another JobManager has taken over. Change job.restartNonce"
+        raise EngineError(msg)
 
     async def _check_revision(self, new: Incarnation) -> None:
         ref = ClusterRef.parse(new.spec.cluster)

@@ -330,3 +330,38 @@ def test_every_fault_during_an_upgrade_gives_one_job_and_exact_output(mode: Any)
             assert in_session(world) == {NAME: "RUNNING"}
 
         played(story)
+
+
+async def moved(world: World, dies_at: int = 0) -> int:
+    """Move a job to another image of its cluster. The operator dies after one call. Return the number of its calls."""
+    await started(world, session_job())
+    world.fault.calls.clear()
+    world.fault.at = dies_at
+    world.cluster.edit("FlinkCluster", "default", CLUSTER_NAME, lambda m: m["spec"].update(image="engine:2"))
+    await world.until(lambda: cluster_is_ready(world) and cluster_status(world)["revision"] == 2)
+    calls = len(world.fault.calls)
+    world.fault.is_over()
+    await world.run(20)
+    assert is_running(world, cluster="default/shared@2"), world.describe()
+    assert in_session(world, 2) == {NAME: "RUNNING"}
+    assert len(world.savepoints) == 1, world.describe()
+    assert not pods_of(world, "shared-1", "master")
+    return calls
+
+
+@pytest.mark.parametrize("start", range(1, 5))
+def test_the_operator_may_die_while_a_job_moves_to_another_image(start: int) -> None:
+    """The deaths of the four cases are after every eighth call of the flow."""
+    calls: list[int] = []
+
+    async def undisturbed(world: World) -> None:
+        calls.append(await moved(world))
+
+    played(undisturbed)
+    assert calls[0] > 30
+    for at in range(2 * start, calls[0] + 1, 8):
+
+        async def disturbed(world: World, at: int = at) -> None:
+            await moved(world, at)
+
+        played(disturbed)
