@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 # Run pytest. PENSTOCK_RETRY=3, as in CI, runs at most three failed tests again.
 PYTEST := $(BIN)/python -m tools.retry
-SERVERS := kafka postgres mariadb rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark
+SERVERS := kafka postgres mariadb rabbitmq redis cassandra opensearch mongodb sqs kinesis registry iceberg_rest lakespark sql
 SPREAD := -n logical --maxprocesses 8 --dist worksteal
 # Tests with real processes wait much of their time, so three run at once, also on two cores. Each xdist worker has one cluster for all its tests.
 WITH_PROCESSES := -n 3 --dist worksteal

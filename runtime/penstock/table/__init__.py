@@ -1,11 +1,49 @@
-"""`DataTypes`, with which PyFlink programs declare the columns of CSV and Parquet files. Tables and SQL are not
-supported.
+"""The Table API: SQL statements on tables, under PyFlink's names. Flink's planner compiles them, and Penstock runs them.
+
+`DataTypes` also declares the columns of CSV and Parquet files.
 
 >>> from penstock.table import DataTypes
 >>> DataTypes.ROW([DataTypes.FIELD("station", DataTypes.STRING()), DataTypes.FIELD("celsius", DataTypes.DOUBLE())])
 RowTypeInfo([Types.STRING(), Types.DOUBLE()], ('station', 'celsius'))
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from penstock.table.types import DataTypes
 
-__all__ = ["DataTypes"]
+if TYPE_CHECKING:
+    from penstock.table.environment_settings import EnvironmentSettings
+    from penstock.table.statement_set import StatementSet
+    from penstock.table.table import Table
+    from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
+    from penstock.table.table_result import TableResult
+
+__all__ = [
+    "DataTypes",
+    "EnvironmentSettings",
+    "StatementSet",
+    "StreamTableEnvironment",
+    "Table",
+    "TableEnvironment",
+    "TableResult",
+]
+
+_MODULES = {
+    "EnvironmentSettings": "environment_settings",
+    "StatementSet": "statement_set",
+    "StreamTableEnvironment": "table_environment",
+    "Table": "table",
+    "TableEnvironment": "table_environment",
+    "TableResult": "table_result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"penstock.table.{_MODULES[name]}"), name)
+    globals()[name] = found
+    return found

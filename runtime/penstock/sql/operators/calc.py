@@ -1,0 +1,34 @@
+"""Projections and filters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.datastream.functions import FlatMapFunction
+from penstock.functions.runtime_context import RuntimeContext
+from penstock.sql.expressions.compiler import compile_rows
+from penstock.sql.plan.rex import Rex
+
+
+class CalcFunction(FlatMapFunction):
+    """The projected columns of the rows for which the condition is true.
+
+    The expressions are compiled here, in order to refuse unknown functions, and again in each subtask.
+    """
+
+    def __init__(self, projection: tuple[Rex, ...], condition: Rex | None, zone: str, *, changelog: bool) -> None:
+        self._arguments = (projection, condition, zone)
+        self._changelog = changelog
+        self._compute: Callable[[Any], list[Any]] | None = None
+        self._compiled()
+
+    def _compiled(self) -> Callable[[Any], list[Any]]:
+        return compile_rows(*self._arguments, changelog=self._changelog)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._compute = self._compiled()
+
+    def flat_map(self, value: Any) -> list[Any]:
+        assert self._compute is not None
+        return self._compute(value)

@@ -1,0 +1,208 @@
+"""Nodes of a compiled plan, in the order of their execution."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.sql.plan.rex import Rex, rex_of
+from penstock.sql.plan.types import SqlType, type_of
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table."""
+
+    name: str
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class TableInfo:
+    """A table of the catalog, with its physical columns and its options."""
+
+    name: str
+    columns: tuple[Column, ...]
+    options: dict[str, str]
+    primary_key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the plan. `inputs`: ids of the nodes that it reads."""
+
+    id: int
+    inputs: tuple[int, ...]
+    output: tuple[Column, ...]
+    description: str
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    table: TableInfo
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    rows: tuple[tuple[Rex, ...], ...]
+
+
+@dataclass(frozen=True)
+class WatermarkAssigner(Node):
+    expression: Rex
+    rowtime: int
+
+
+@dataclass(frozen=True)
+class Calc(Node):
+    projection: tuple[Rex, ...]
+    condition: Rex | None
+
+
+@dataclass(frozen=True)
+class Exchange(Node):
+    """A hash exchange by `keys`, or to one subtask if there are none."""
+
+    keys: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Union(Node):
+    pass
+
+
+@dataclass(frozen=True)
+class AggregateCall:
+    """A call such as `SUM(DISTINCT x) FILTER (WHERE y)`. `filter`: index of the boolean column, or -1."""
+
+    function: str
+    arguments: tuple[int, ...]
+    argument_types: tuple[SqlType, ...]
+    filter: int
+    distinct: bool
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class GroupAggregate(Node):
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    generate_update_before: bool
+    ttl_ms: int
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """A window table function. `kind`: `tumble`, `hop` or `cumulate`; times in ms. `zone` is None for TIMESTAMP columns."""
+
+    kind: str
+    size_ms: int
+    step_ms: int
+    offset_ms: int
+    time_index: int
+    zone: str | None
+
+
+@dataclass(frozen=True)
+class WindowAggregate(Node):
+    grouping: tuple[int, ...]
+    calls: tuple[AggregateCall, ...]
+    window: WindowSpec
+    properties: tuple[str, ...]
+    """Columns after the aggregates: `WindowStart`, `WindowEnd` or `Rowtime`."""
+
+
+@dataclass(frozen=True)
+class SortField:
+    """A column of ORDER BY."""
+
+    index: int
+    ascending: bool
+    nulls_last: bool
+
+
+@dataclass(frozen=True)
+class Rank(Node):
+    """The rows of each partition with the row numbers `first` to `last`."""
+
+    partition: tuple[int, ...]
+    order: tuple[SortField, ...]
+    first: int
+    last: int
+    output_row_number: bool
+    generate_update_before: bool
+    ttl_ms: int
+    unique_key: tuple[int, ...] = ()
+    """Columns whose new row replaces the former row. Empty if former rows are retracted, or never change."""
+
+
+@dataclass(frozen=True)
+class Deduplicate(Node):
+    keys: tuple[int, ...]
+    rowtime: int | None
+    keep_last: bool
+    insert_only: bool
+    generate_update_before: bool
+    ttl_ms: int
+
+
+@dataclass(frozen=True)
+class Sink(Node):
+    table: TableInfo
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan with its nodes in the order of execution: every node follows its inputs."""
+
+    nodes: tuple[Node, ...]
+    flink_version: str
+
+
+def refusal(what: str, remedy: str) -> InvalidJob:
+    return InvalidJob(f"SQL: {what}", remedy=remedy)
+
+
+def read_plan(text: str, zone: str = "UTC") -> Plan:
+    """Return the plan that Flink's planner compiled.
+
+    Args:
+        text: JSON of a compiled plan.
+        zone: time zone of TIMESTAMP_LTZ columns, if the plan names none.
+
+    Raises:
+        InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
+    """
+    from penstock.sql.plan.reading import READERS, Source
+
+    found = json.loads(text)
+    inputs: dict[int, list[int]] = {node["id"]: [] for node in found["nodes"]}
+    for edge in found["edges"]:
+        inputs[edge["target"]].append(edge["source"])
+    outputs: dict[int, tuple[Column, ...]] = {}
+    nodes = []
+    for raw in found["nodes"]:
+        name, _, version = raw["type"].rpartition("_")
+        short = name.removeprefix("stream-exec-")
+        if short not in READERS or version not in READERS[short].versions:
+            raise refusal(
+                f"Penstock does not support the node {raw['type']} of the plan: {raw.get('description', '')[:200]}",
+                "rewrite the query with the operations that docs/sql.md lists, or use the DataStream API for this step",
+            )
+        output = tuple(Column(name, type) for name, type in type_of(raw["outputType"]).fields)
+        of = tuple(outputs[id] for id in inputs[raw["id"]])
+        base: dict[str, Any] = {
+            "id": raw["id"],
+            "inputs": tuple(inputs[raw["id"]]),
+            "output": output,
+            "description": raw.get("description", ""),
+        }
+        nodes.append(READERS[short].read(Source(raw, of, zone), base))
+        outputs[raw["id"]] = output
+    return Plan(tuple(nodes), found["flinkVersion"])
+
+
+def expression(node: dict[str, Any] | None) -> Rex | None:
+    return None if node is None else rex_of(node)

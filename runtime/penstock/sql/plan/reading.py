@@ -1,0 +1,257 @@
+"""Readers of the nodes of a compiled plan, one for each type of node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.sql.plan.nodes import (
+    AggregateCall,
+    Calc,
+    Column,
+    Deduplicate,
+    Exchange,
+    GroupAggregate,
+    Node,
+    Rank,
+    Scan,
+    Sink,
+    SortField,
+    TableInfo,
+    Union,
+    Values,
+    WatermarkAssigner,
+    WindowAggregate,
+    WindowSpec,
+    expression,
+    refusal,
+)
+from penstock.sql.plan.rex import rex_of
+from penstock.sql.plan.types import type_of
+
+_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?$")
+_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class Source:
+    """The JSON of a node, with the columns of its inputs."""
+
+    raw: dict[str, Any]
+    inputs: tuple[tuple[Column, ...], ...]
+    zone: str
+
+
+@dataclass(frozen=True)
+class Reader:
+    read: Callable[[Source, dict[str, Any]], Node]
+    versions: tuple[str, ...]
+
+
+def duration_ms(text: str) -> int:
+    """Return the milliseconds of an ISO duration such as `PT5S`.
+
+    >>> duration_ms("PT5S"), duration_ms("PT1H30M"), duration_ms("PT0.5S")
+    (5000, 5400000, 500)
+    """
+    found = _DURATION.match(text)
+    if found is None:
+        raise refusal(f"the duration {text} is not supported", "use days, hours, minutes, seconds or milliseconds")
+    days, hours, minutes, seconds, fraction = found.groups()
+    whole = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
+    return whole * 1000 + int((fraction or "0").ljust(3, "0")[:3])
+
+
+def _ttl_ms(raw: dict[str, Any]) -> int:
+    found = {state["ttl"] for state in raw.get("state", ())}
+    if len(found) > 1:
+        raise refusal(f"the states of {raw['type']} have different TTLs: {', '.join(sorted(found))}", "give one TTL")
+    number, _, unit = (found.pop() if found else "0 ms").partition(" ")
+    if unit not in _UNITS:
+        raise refusal(f"the state TTL {number} {unit} is not supported", f"use the units {', '.join(_UNITS)}")
+    return int(number) * _UNITS[unit]
+
+
+def _table(raw: dict[str, Any]) -> TableInfo:
+    table = raw["table"]
+    if raw.get("abilities"):
+        names = ", ".join(ability["type"] for ability in raw["abilities"])
+        raise refusal(f"the table {table['identifier']} uses {names}", "remove partitions and metadata columns")
+    resolved = table["resolvedTable"]
+    columns = []
+    for column in resolved["schema"]["columns"]:
+        kind = column.get("kind", "PHYSICAL")
+        if kind == "METADATA":
+            raise refusal(
+                f"the metadata column {column['name']} of {table['identifier']} is not supported",
+                "leave the column out of the CREATE TABLE",
+            )
+        if kind == "PHYSICAL":
+            columns.append(Column(column["name"], type_of(column["dataType"])))
+    key = resolved["schema"].get("primaryKey", {}).get("columns", ())
+    return TableInfo(table["identifier"].replace("`", ""), tuple(columns), resolved["options"], tuple(key))
+
+
+def _calls(source: Source) -> tuple[AggregateCall, ...]:
+    calls = []
+    columns = source.inputs[0]
+    for raw in source.raw["aggCalls"]:
+        name = (raw.get("internalName") or raw.get("systemName") or raw.get("catalogName") or "?").strip("$")
+        name = name.rsplit("$", 1)[0]
+        arguments = tuple(raw["argList"])
+        types = tuple(columns[index].type for index in arguments)
+        calls.append(
+            AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"]))
+        )
+    return tuple(calls)
+
+
+def _no_mini_batch(raw: dict[str, Any]) -> None:
+    if raw.get("configuration", {}).get("table.exec.mini-batch.enabled") == "true":
+        raise refusal("mini-batch is not supported", "SET 'table.exec.mini-batch.enabled' = 'false'")
+
+
+def _scan(source: Source, base: dict[str, Any]) -> Node:
+    return Scan(**base, table=_table(source.raw["scanTableSource"]))
+
+
+def _values(source: Source, base: dict[str, Any]) -> Node:
+    return Values(**base, rows=tuple(tuple(map(rex_of, row)) for row in source.raw["tuples"]))
+
+
+def _watermark(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    return WatermarkAssigner(**base, expression=rex_of(raw["watermarkExpr"]), rowtime=raw["rowtimeFieldIndex"])
+
+
+def _calc(source: Source, base: dict[str, Any]) -> Node:
+    projection = tuple(map(rex_of, source.raw["projection"]))
+    return Calc(**base, projection=projection, condition=expression(source.raw.get("condition")))
+
+
+def _exchange(source: Source, base: dict[str, Any]) -> Node:
+    (properties,) = source.raw["inputProperties"]
+    distribution = properties["requiredDistribution"]
+    if distribution["type"] not in ("HASH", "SINGLETON"):
+        raise refusal(f"the exchange {distribution['type']} is not supported", "use a query without this exchange")
+    return Exchange(**base, keys=tuple(distribution.get("keys", ())))
+
+
+def _union(source: Source, base: dict[str, Any]) -> Node:
+    return Union(**base)
+
+
+def _group(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    _no_mini_batch(raw)
+    return GroupAggregate(
+        **base,
+        grouping=tuple(raw["grouping"]),
+        calls=_calls(source),
+        generate_update_before=raw["generateUpdateBefore"],
+        ttl_ms=_ttl_ms(raw),
+    )
+
+
+def _window(source: Source, base: dict[str, Any]) -> Node:
+    raw, windowing = source.raw, source.raw["windowing"]
+    window, strategy = windowing["window"], windowing["strategy"]
+    kinds = {"TumblingWindow": "tumble", "HoppingWindow": "hop", "CumulativeWindow": "cumulate"}
+    if window["type"] not in kinds or strategy != "TimeAttribute" or not windowing["isRowtime"]:
+        kind = f"{window['type']} with {strategy}{'' if windowing['isRowtime'] else ' in processing time'}"
+        raise refusal(f"the window {kind} is not supported", "use TUMBLE, HOP or CUMULATE on an event-time column")
+    if raw["needRetraction"]:
+        raise refusal("a window aggregate over updates is not supported", "aggregate an insert-only table")
+    size = duration_ms(window.get("size") or window["maxSize"])
+    step = duration_ms(window.get("slide") or window.get("step") or window["size"])
+    offset = window.get("offset")
+    zone = raw.get("configuration", {}).get("table.local-time-zone", "default")
+    is_local = type_of(windowing["timeAttributeType"]).name == "TIMESTAMP_LTZ"
+    spec = WindowSpec(
+        kinds[window["type"]],
+        size,
+        step,
+        0 if offset is None else duration_ms(offset),
+        windowing["timeAttributeIndex"],
+        (source.zone if zone == "default" else zone) if is_local else None,
+    )
+    properties = tuple(found["property"]["kind"] for found in raw["namedWindowProperties"])
+    unknown = set(properties) - {"WindowStart", "WindowEnd", "Rowtime"}
+    if unknown:
+        raise refusal(f"the window column {unknown.pop()} is not supported", "select window_start and window_end")
+    return WindowAggregate(
+        **base, grouping=tuple(raw["grouping"]), calls=_calls(source), window=spec, properties=properties
+    )
+
+
+def _order(raw: dict[str, Any]) -> tuple[SortField, ...]:
+    return tuple(SortField(f["index"], f["isAscending"], f["nullIsLast"]) for f in raw["fields"])
+
+
+def _rank(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    if raw["rankType"] != "ROW_NUMBER" or raw["rankRange"]["type"] != "Constant":
+        raise refusal(f"the rank {raw['rankType']} is not supported", "use ROW_NUMBER() with constant limits")
+    strategy = raw["rankStrategy"]
+    return Rank(
+        **base,
+        unique_key=tuple(strategy.get("primaryKeys", ())) if strategy["type"] == "UpdateFast" else (),
+        partition=tuple(raw["partition"]["fields"]),
+        order=_order(raw["orderBy"]),
+        first=raw["rankRange"]["start"],
+        last=raw["rankRange"]["end"],
+        output_row_number=raw["outputRowNumber"],
+        generate_update_before=raw["generateUpdateBefore"],
+        ttl_ms=_ttl_ms(raw),
+    )
+
+
+def _deduplicate(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    _no_mini_batch(raw)
+    rowtime = None
+    if raw["isRowtime"]:
+        (rowtime,) = (
+            index for index, field in enumerate(raw["outputType"]["fields"]) if _is_rowtime(field["fieldType"])
+        )
+    return Deduplicate(
+        **base,
+        keys=tuple(raw["uniqueKeys"]),
+        rowtime=rowtime,
+        keep_last=raw["keepLastRow"],
+        insert_only=raw.get("outputInsertOnly", False),
+        generate_update_before=raw["generateUpdateBefore"],
+        ttl_ms=_ttl_ms(raw),
+    )
+
+
+def _is_rowtime(field: Any) -> bool:
+    return isinstance(field, dict) and field.get("kind") == "ROWTIME"
+
+
+def _sink(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    if raw.get("requireUpsertMaterialize"):
+        raise refusal(
+            "the sink needs Flink's upsert materializer, because its primary key is not the key of the query",
+            "declare the query's key as the primary key of the table, or write to a table without a primary key",
+        )
+    return Sink(**base, table=_table(raw["dynamicTableSink"]))
+
+
+READERS = {
+    "table-source-scan": Reader(_scan, ("1", "2")),
+    "values": Reader(_values, ("1",)),
+    "watermark-assigner": Reader(_watermark, ("1",)),
+    "calc": Reader(_calc, ("1",)),
+    "exchange": Reader(_exchange, ("1",)),
+    "union": Reader(_union, ("1",)),
+    "group-aggregate": Reader(_group, ("1",)),
+    "window-aggregate": Reader(_window, ("1",)),
+    "rank": Reader(_rank, ("1",)),
+    "deduplicate": Reader(_deduplicate, ("1",)),
+    "sink": Reader(_sink, ("1", "2")),
+}
+"""The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""

@@ -1,0 +1,93 @@
+"""Expressions of a compiled plan: references to columns, literals and calls, each with its type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from penstock.common.errors import InvalidJob
+from penstock.sql.plan.types import SqlType, type_of
+
+
+@dataclass(frozen=True)
+class InputRef:
+    """The column at a position of the input row."""
+
+    index: int
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Literal:
+    """A constant as the plan writes it, such as `5`, `"2020-01-01"` or a symbol. None is NULL."""
+
+    value: Any
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Range:
+    """One range of a search argument. A bound of None is open to that side."""
+
+    lower: Any
+    upper: Any
+    lower_closed: bool
+    upper_closed: bool
+
+
+@dataclass(frozen=True)
+class SearchArgument:
+    """The ranges of `IN` and `BETWEEN`. `null_as`: the answer for NULL (`UNKNOWN`, `TRUE` or `FALSE`)."""
+
+    ranges: tuple[Range, ...]
+    null_as: str
+    type: SqlType
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a function of Flink, such as `UPPER`."""
+
+    name: str
+    operands: tuple[Rex, ...]
+    type: SqlType
+
+
+Rex = InputRef | Literal | SearchArgument | Call
+
+
+def rex_of(node: dict[str, Any]) -> Rex:
+    """Return the expression that the plan's JSON describes.
+
+    Raises:
+        InvalidJob: the expression is of a kind, a type or a function class that Penstock does not have.
+    """
+    kind = node["kind"]
+    if kind == "INPUT_REF":
+        return InputRef(node["inputIndex"], type_of(node["type"]))
+    if kind == "LITERAL":
+        if "sarg" in node:
+            return _search(node)
+        return Literal(node.get("value"), type_of(node["type"]))
+    if kind == "CALL" and "internalName" in node:
+        name = node["internalName"].strip("$").rsplit("$", 1)[0]
+        return Call(name, tuple(map(rex_of, node.get("operands", ()))), type_of(node["type"]))
+    what = node.get("systemName") or node.get("catalogName") or node.get("class") or kind
+    raise InvalidJob(
+        f"SQL: Penstock cannot evaluate {what}",
+        remedy="use a function that docs/sql.md lists, or compute the column with to_data_stream() and map()",
+    )
+
+
+def _search(node: dict[str, Any]) -> SearchArgument:
+    found = node["sarg"]
+
+    def bound(range: dict[str, Any], side: str) -> tuple[Any, bool]:
+        part = range.get(side)
+        return (None, False) if part is None else (part["value"], part["boundType"] == "CLOSED")
+
+    ranges = []
+    for range in found["ranges"]:
+        (lower, lower_closed), (upper, upper_closed) = bound(range, "lower"), bound(range, "upper")
+        ranges.append(Range(lower, upper, lower_closed, upper_closed))
+    return SearchArgument(tuple(ranges), found["nullAs"], type_of(node["type"]))

@@ -1,0 +1,190 @@
+"""The formats `json` and `csv` of tables: from bytes to rows and back."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from typing import Any
+
+from penstock.common.errors import RecordFormatError
+from penstock.common.serialization import DeserializationSchema, SerializationSchema
+from penstock.datastream.functions import FlatMapFunction
+from penstock.functions.runtime_context import RuntimeContext
+from penstock.sql.operators.rows import SqlRow
+from penstock.sql.plan.nodes import Column
+from penstock.sql.tables.options import TableOptions
+from penstock.sql.tables.values import csv_writer, json_writer, reader
+
+_SHOWN = 200
+
+
+class Format(ABC):
+    """A format of rows. One message or line is one row.
+
+    Args:
+        ignores_errors: whether rows that cannot be read are skipped.
+    """
+
+    def __init__(self, columns: tuple[Column, ...], *, ignores_errors: bool) -> None:
+        self._columns = columns
+        self._ignores_errors = ignores_errors
+        self._prepare()
+
+    def _prepare(self) -> None:
+        self._readers = [reader(column.type) for column in self._columns]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_columns": self._columns, "_ignores_errors": self._ignores_errors, **self._settings()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def _settings(self) -> dict[str, Any]:
+        return {}
+
+    def read(self, data: str | bytes) -> SqlRow | None:
+        """Return the row, or None if the row is empty or skipped.
+
+        Raises:
+            RecordFormatError: the row cannot be read.
+        """
+        try:
+            return self._parsed(data)
+        except RecordFormatError as error:
+            if self._ignores_errors:
+                return None
+            raise RecordFormatError(f"{error.message}, in the row {data[:_SHOWN]!r}", remedy=error.remedy) from error
+
+    @abstractmethod
+    def _parsed(self, data: str | bytes) -> SqlRow | None: ...
+
+    @abstractmethod
+    def write(self, row: SqlRow) -> str:
+        """Return the row as text without a line end."""
+
+
+class JsonFormat(Format):
+    """JSON objects. A missing field is NULL, and other fields are ignored."""
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._fields = list(zip((column.name for column in self._columns), self._readers, strict=True))
+        self._writers = [(column.name, json_writer(column.type)) for column in self._columns]
+        is_exact = any(column.type.name == "DECIMAL" for column in self._columns)
+        self._decoder = json.JSONDecoder(parse_float=Decimal if is_exact else None)
+
+    def _parsed(self, data: str | bytes) -> SqlRow | None:
+        text = data.decode() if isinstance(data, bytes) else data
+        if not text.strip():
+            return None
+        try:
+            found = self._decoder.decode(text)
+        except ValueError as error:
+            raise RecordFormatError(f"this is not JSON: {error}", remedy="check the producer of the table") from error
+        if not isinstance(found, dict):
+            raise RecordFormatError("this is not a JSON object", remedy="check the producer of the table")
+        get = found.get
+        return tuple([read(get(name)) for name, read in self._fields])
+
+    def write(self, row: SqlRow) -> str:
+        fields = []
+        for (name, write), value in zip(self._writers, row, strict=True):
+            text = "null" if value is None else _json_text(write(value))
+            fields.append(f"{json.dumps(name)}:{text}")
+        return "{" + ",".join(fields) + "}"
+
+
+def _json_text(value: Any) -> str:
+    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+
+
+class CsvFormat(Format):
+    """Fields in the order of the columns. The text of NULL is an option; by default an empty field without quotes is NULL."""
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, ignores_errors: bool, delimiter: str = ",", null: str = ""
+    ) -> None:
+        self._delimiter = delimiter
+        self._null = null
+        super().__init__(columns, ignores_errors=ignores_errors)
+
+    def _prepare(self) -> None:
+        super()._prepare()
+        self._writers = [csv_writer(column.type) for column in self._columns]
+
+    def _settings(self) -> dict[str, Any]:
+        return {"_delimiter": self._delimiter, "_null": self._null}
+
+    def _parsed(self, data: str | bytes) -> SqlRow | None:
+        text = data.decode() if isinstance(data, bytes) else data
+        if not text:
+            return None
+        fields = next(csv.reader([text], delimiter=self._delimiter))
+        if len(fields) != len(self._readers):
+            raise RecordFormatError(
+                f"the row has {len(fields)} fields instead of {len(self._readers)}", remedy="check the producer of the table"
+            )
+        return tuple(
+            [None if field == self._null else read(field) for read, field in zip(self._readers, fields, strict=True)]
+        )
+
+    def write(self, row: SqlRow) -> str:
+        texts = [self._null if value is None else write(value) for write, value in zip(self._writers, row, strict=True)]
+        out = io.StringIO()
+        csv.writer(out, delimiter=self._delimiter, lineterminator="").writerow(texts)
+        return out.getvalue()
+
+
+def format_of(options: TableOptions, prefix: str = "") -> Format:
+    """Return the format that the options `format` and `FORMAT.*` describe.
+
+    Args:
+        prefix: another place of the options, such as `value.`.
+    """
+    columns = options.table.columns
+    name = options.get(f"{prefix}format") or options.required("format")
+    own = f"{prefix}{name}." if options.get(f"{prefix}format") else f"{name}."
+    if name == "json":
+        ignores = options.flag(f"{own}ignore-parse-errors", default=False)
+        options.flag(f"{own}fail-on-missing-field", default=False)
+        options.choice(f"{own}timestamp-format.standard", ("SQL", "ISO-8601"), "SQL")
+        return JsonFormat(columns, ignores_errors=ignores)
+    if name == "csv":
+        return CsvFormat(
+            columns,
+            ignores_errors=options.flag(f"{own}ignore-parse-errors", default=False),
+            delimiter=options.get(f"{own}field-delimiter", ",") or ",",
+            null=options.get(f"{own}null-literal", "") or "",
+        )
+    raise options.refusal(f"the format '{name}' is not supported", "use json or csv")
+
+
+class ReadRows(FlatMapFunction):
+    """The rows of lines."""
+
+    def __init__(self, format: Format) -> None:
+        self._format = format
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._read = self._format.read
+
+    def flat_map(self, value: str) -> list[SqlRow]:
+        row = self._read(value)
+        return [] if row is None else [row]
+
+
+class RowMessages(DeserializationSchema, SerializationSchema):
+    """The rows of messages."""
+
+    def __init__(self, format: Format) -> None:
+        self._format = format
+
+    def deserialize(self, message: bytes) -> Any:
+        return self._format.read(message)
+
+    def serialize(self, element: SqlRow) -> bytes:
+        return self._format.write(element).encode()

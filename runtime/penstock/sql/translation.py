@@ -1,0 +1,180 @@
+"""`StreamPlan`: the streams of a compiled plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from penstock.datastream.functions import MapFunction
+from penstock.sql.expressions.compiler import literal
+from penstock.sql.operators.calc import CalcFunction
+from penstock.sql.operators.group_aggregate import GroupAggregateFunction
+from penstock.sql.operators.ranks import DeduplicateFunction, RankFunction
+from penstock.sql.operators.rows import KeyOf, SqlRow, as_changes
+from penstock.sql.operators.watermarks import strategy_of
+from penstock.sql.operators.windows import WindowAggregateFunction
+from penstock.sql.plan import nodes
+from penstock.sql.plan.nodes import Column, Node, Plan, refusal
+from penstock.sql.plan.rex import Literal
+from penstock.sql.tables.connectors import read_table, write_table
+
+if TYPE_CHECKING:
+    from penstock.datastream import DataStream, StreamExecutionEnvironment
+
+
+@dataclass(frozen=True)
+class SqlStream:
+    """The stream of a node. `changelog`: whether its records are changes instead of rows."""
+
+    stream: DataStream[Any]
+    changelog: bool
+
+
+class NotNull(MapFunction):
+    """A check that columns that are NOT NULL have a value, as before each sink in Flink."""
+
+    def __init__(self, table: str, columns: tuple[Column, ...], *, changelog: bool) -> None:
+        self._table = table
+        self._changelog = changelog
+        self._checked = [(index, column.name) for index, column in enumerate(columns) if not column.type.nullable]
+
+    def map(self, value: Any) -> Any:
+        row = value[1] if self._changelog else value
+        for index, name in self._checked:
+            if row[index] is None:
+                raise ValueError(
+                    f"Column '{name}' of the table {self._table} is NOT NULL, however, a null value is being written into it"
+                )
+        return value
+
+
+class StreamPlan:
+    """The translation of one plan into streams of an environment.
+
+    Args:
+        name: prefix of the uids, different for each plan of a program. The uids of a plan depend on the positions of its nodes, so the
+            state of a statement is found again if its plan has the same nodes.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment, plan: Plan, *, name: str = "sql", zone: str = "UTC") -> None:
+        self._env = env
+        self._plan = plan
+        self._name = name
+        self._zone = zone
+        self._streams: dict[int, SqlStream] = {}
+
+    def add_to_environment(self) -> SqlStream:
+        """Create the streams and sinks of all nodes.
+
+        Return the stream that the collecting sink reads, or the input of the last sink.
+
+        Raises:
+            InvalidJob: an option, a function or a combination of nodes is not supported. The error names it.
+        """
+        found = None
+        for position, node in enumerate(self._plan.nodes):
+            if isinstance(node, nodes.Sink):
+                found = self._sink(node, position)
+            else:
+                kind = type(node).__name__
+                self._streams[node.id] = self._translate(node, f"{self._name}-{position}-{kind}")
+        assert found is not None
+        return found
+
+    def _translate(self, node: Node, uid: str) -> SqlStream:
+        for kind, translate in self._TRANSLATIONS.items():
+            if isinstance(node, kind):
+                return translate(self, node, uid)
+        raise refusal(f"the node {type(node).__name__} cannot be executed", "use another query")
+
+    def _input(self, node: Node) -> SqlStream:
+        return self._streams[node.inputs[0]]
+
+    def _scan(self, node: nodes.Scan, uid: str) -> SqlStream:
+        return SqlStream(read_table(self._env, node.table), changelog=False)
+
+    def _values(self, node: nodes.Values, uid: str) -> SqlStream:
+        rows: list[SqlRow] = []
+        for row in node.rows:
+            if not all(isinstance(field, Literal) for field in row):
+                raise refusal("VALUES with expressions is not supported", "use constants, or SELECT … UNION ALL SELECT …")
+            rows.append(tuple(literal(field.value, field.type, self._zone) for field in row if isinstance(field, Literal)))
+        from penstock.connectors.simple.datagen import DataGeneratorSource
+
+        source = DataGeneratorSource(rows.__getitem__, len(rows), splits=1)
+        return SqlStream(self._env.from_source(source, None, "Values").set_parallelism(1).uid(uid), changelog=False)
+
+    def _watermarks(self, node: nodes.WatermarkAssigner, uid: str) -> SqlStream:
+        upstream = self._input(node)
+        if upstream.changelog:
+            raise refusal("a watermark on a table with updates is not supported", "declare it on an insert-only table")
+        strategy = strategy_of(node, self._zone)
+        return SqlStream(upstream.stream.assign_timestamps_and_watermarks(strategy).uid(uid), changelog=False)
+
+    def _calc(self, node: nodes.Calc, uid: str) -> SqlStream:
+        upstream = self._input(node)
+        function = CalcFunction(node.projection, node.condition, self._zone, changelog=upstream.changelog)
+        return SqlStream(upstream.stream.flat_map(function).name("Calc").uid(uid), upstream.changelog)
+
+    def _exchange(self, node: nodes.Exchange, uid: str) -> SqlStream:
+        return self._input(node)
+
+    def _union(self, node: nodes.Union, uid: str) -> SqlStream:
+        inputs = [self._streams[id] for id in node.inputs]
+        changelog = any(found.changelog for found in inputs)
+        streams = [
+            found.stream.map(as_changes).uid(f"{uid}-{index}") if changelog and not found.changelog else found.stream
+            for index, found in enumerate(inputs)
+        ]
+        return SqlStream(streams[0].union(*streams[1:]), changelog)
+
+    def _keyed(self, node: Node, keys: tuple[int, ...], function: Any, name: str, uid: str) -> DataStream[Any]:
+        upstream = self._input(node)
+        stream = upstream.stream.key_by(KeyOf(keys, upstream.changelog)).process(function).name(name).uid(uid)
+        return stream if keys else stream.force_non_parallel()
+
+    def _group(self, node: nodes.GroupAggregate, uid: str) -> SqlStream:
+        function = GroupAggregateFunction(node, changelog=self._input(node).changelog)
+        return SqlStream(self._keyed(node, node.grouping, function, "GroupAggregate", uid), changelog=True)
+
+    def _window(self, node: nodes.WindowAggregate, uid: str) -> SqlStream:
+        if self._input(node).changelog:
+            raise refusal("a window aggregate over updates is not supported", "aggregate an insert-only table")
+        function = WindowAggregateFunction(node)
+        return SqlStream(self._keyed(node, node.grouping, function, "WindowAggregate", uid), changelog=False)
+
+    def _rank(self, node: nodes.Rank, uid: str) -> SqlStream:
+        function = RankFunction(node, changelog=self._input(node).changelog)
+        return SqlStream(self._keyed(node, node.partition, function, "Rank", uid), changelog=True)
+
+    def _deduplicate(self, node: nodes.Deduplicate, uid: str) -> SqlStream:
+        if self._input(node).changelog:
+            raise refusal("a deduplication of updates is not supported", "deduplicate an insert-only table")
+        stream = self._keyed(node, node.keys, DeduplicateFunction(node), "Deduplicate", uid)
+        return SqlStream(stream, changelog=not node.insert_only)
+
+    def _sink(self, node: nodes.Sink, position: int) -> SqlStream:
+        upstream = self._input(node)
+        stream = upstream.stream
+        if any(not column.type.nullable for column in node.table.columns):
+            check = NotNull(node.table.name, node.table.columns, changelog=upstream.changelog)
+            stream = stream.map(check).name("NotNull").uid(f"{self._name}-{position}-NotNull")
+        found = SqlStream(stream, upstream.changelog)
+        if node.table.options.get("connector") != "penstock-collect":
+            sink = write_table(stream, node.table, changelog=upstream.changelog)
+            sink.name(f"Sink: {node.table.name}").uid(f"{self._name}-{position}-Sink")
+        return found
+
+    _TRANSLATIONS: dict[type[Node], Callable[[StreamPlan, Any, str], SqlStream]] = {
+        nodes.Scan: _scan,
+        nodes.Values: _values,
+        nodes.WatermarkAssigner: _watermarks,
+        nodes.Calc: _calc,
+        nodes.Exchange: _exchange,
+        nodes.Union: _union,
+        nodes.GroupAggregate: _group,
+        nodes.WindowAggregate: _window,
+        nodes.Rank: _rank,
+        nodes.Deduplicate: _deduplicate,
+    }

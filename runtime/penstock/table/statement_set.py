@@ -1,0 +1,38 @@
+"""`StatementSet`: several INSERT statements that run as one job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from penstock.common.errors import InvalidJob
+
+if TYPE_CHECKING:
+    from penstock.table.table import Table
+    from penstock.table.table_environment import TableEnvironment
+    from penstock.table.table_result import TableResult
+
+
+class StatementSet:
+    """INSERT statements. They share the parts of their plans that are equal, such as the scan of a table."""
+
+    def __init__(self, environment: TableEnvironment) -> None:
+        self._environment = environment
+        self._statements: list[str] = []
+
+    def add_insert_sql(self, stmt: str) -> StatementSet:
+        self._statements.append(stmt)
+        return self
+
+    def add_insert(self, target_path: str, table: Table, overwrite: bool = False) -> StatementSet:
+        return self.add_insert_sql(table._insert(target_path, overwrite=overwrite))
+
+    def execute(self) -> TableResult:
+        """Start the job, and remove the statements from the set.
+
+        Raises:
+            InvalidJob: the set is empty, or a statement is not supported.
+        """
+        if not self._statements:
+            raise InvalidJob("SQL: the statement set is empty", remedy="call add_insert_sql() first")
+        statements, self._statements = self._statements, []
+        return self._environment._insert(self._environment._planner.statement_set(statements).plan)

@@ -1,0 +1,261 @@
+"""`TableEnvironment` and `StreamTableEnvironment`: the start of an SQL program."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from penstock.common.errors import InvalidJob
+from penstock.common.types import Row, RowKind
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.sql.plan.nodes import Sink, read_plan
+from penstock.sql.planner.process import Answer, PlannerProcess
+from penstock.sql.tables.connectors import CONNECTORS
+from penstock.sql.tables.values import to_python
+from penstock.sql.translation import SqlStream, StreamPlan
+from penstock.table.statement_set import StatementSet
+from penstock.table.table import Table
+from penstock.table.table_result import TableResult
+
+if TYPE_CHECKING:
+    from penstock.datastream import DataStream
+    from penstock.sql.plan.nodes import Plan
+    from penstock.table.environment_settings import EnvironmentSettings
+
+_SET = re.compile(r"\s*SET\s+'([^']+)'\s*=\s*'((?:[^']|'')*)'\s*;?\s*$", re.IGNORECASE)
+_ZONE = "table.local-time-zone"
+_PLANNER_OPTIONS = ("table.", "sql.")
+_DEFAULTS = {"table.optimizer.agg-phase-strategy": "ONE_PHASE", _ZONE: "UTC"}
+"""Options of the planner that differ from Flink. Penstock has no local aggregates, and the zone does not depend on the machine."""
+
+
+class TableConfig:
+    """The options of a `TableEnvironment`. Options of the planner begin with `table.`, all others belong to the jobs."""
+
+    def __init__(self, set_option: Callable[[str, str], None], options: dict[str, str]) -> None:
+        self._set_option = set_option
+        self._options = options
+
+    def set(self, key: str, value: str) -> TableConfig:
+        self._set_option(key, value)
+        return self
+
+    def get(self, key: str, default_value: str) -> str:
+        return self._options.get(key, default_value)
+
+    def set_local_timezone(self, timezone_id: str) -> None:
+        """Set the zone of TIMESTAMP_LTZ, for example `Europe/Berlin`."""
+        self._set_option(_ZONE, timezone_id)
+
+    def get_local_timezone(self) -> str:
+        return self._options[_ZONE]
+
+
+class TableEnvironment:
+    """The tables, views and options of a session, and the execution of SQL statements.
+
+    A Java process with Flink's planner starts with the first statement. It compiles statements, and does not run them.
+    """
+
+    def __init__(self, env: StreamExecutionEnvironment) -> None:
+        self._env = env
+        self._options: dict[str, str] = {}
+        self._planner = PlannerProcess({name: connector.modes for name, connector in CONNECTORS.items()})
+        weakref.finalize(self, self._planner.close)
+        self._has_defaults = False
+        self._views = 0
+        self._plans = 0
+        self._options.update(_DEFAULTS)
+
+    @staticmethod
+    def create(environment_settings: EnvironmentSettings | Any = None) -> TableEnvironment:
+        """Return a new environment."""
+        configuration = getattr(environment_settings, "get_configuration", lambda: None)()
+        return TableEnvironment(StreamExecutionEnvironment.get_execution_environment(configuration))
+
+    # --- options ----------------------------------------------------------------------------------------------
+
+    def get_config(self) -> TableConfig:
+        return TableConfig(self._set_option, self._options)
+
+    def _set_option(self, key: str, value: str) -> None:
+        if key.startswith(_PLANNER_OPTIONS):
+            self._session().set_option(key, value)
+            self._options[key] = value
+            return
+        from penstock.common.configuration import Configuration
+
+        configuration = Configuration()
+        configuration.set_string(key, value)
+        self._env.configure(configuration)
+        self._options[key] = value
+
+    def _session(self) -> PlannerProcess:
+        """Return the planner with the options of the session."""
+        if not self._has_defaults:
+            for key, value in _DEFAULTS.items():
+                self._planner.set_option(key, value)
+            self._has_defaults = True
+        return self._planner
+
+    # --- statements -------------------------------------------------------------------------------------------
+
+    def execute_sql(self, stmt: str) -> TableResult:
+        """Execute one statement.
+
+        A SELECT runs when its rows are collected or printed. An INSERT starts a job and returns. DDL statements, SHOW, DESCRIBE and
+        EXPLAIN have their result immediately. `SET 'key' = 'value'` sets an option.
+
+        Raises:
+            SqlError: Flink's planner refuses the statement. The error has the line and the column.
+            InvalidJob: the plan contains something that Penstock does not have. The error names it.
+        """
+        option = _SET.match(stmt)
+        if option:
+            self._set_option(option[1], option[2].replace("''", "'"))
+            return _fixed(["result"], [("OK",)])
+        answer = self._session().sql(stmt)
+        if answer.kind == "insert":
+            return self._insert(answer.plan)
+        if answer.kind == "query":
+            return self._query(answer)
+        return _fixed(answer.names, answer.rows)
+
+    def sql_query(self, query: str) -> Table:
+        """Return the table of a query. The planner checks the query now, and nothing runs.
+
+        Raises:
+            SqlError: Flink's planner refuses the query.
+        """
+        self._view_of(query)
+        return Table(self, query)
+
+    def from_path(self, path: str) -> Table:
+        """Return the table with this name."""
+        return self.sql_query(f"SELECT * FROM {path}")
+
+    def create_temporary_view(self, view_path: str, table: Table) -> None:
+        """Give a table a name in SQL."""
+        self._session().create_view(view_path, table._query)
+
+    def drop_temporary_view(self, view_path: str) -> bool:
+        """Drop a view. Return False if it does not exist."""
+        exists = view_path in self.list_views()
+        self._session().sql(f"DROP TEMPORARY VIEW IF EXISTS {view_path}")
+        return exists
+
+    def create_statement_set(self) -> StatementSet:
+        return StatementSet(self)
+
+    def explain_sql(self, stmt: str) -> str:
+        """Return the syntax tree and the optimized plan of a statement."""
+        return self._session().explain(stmt)
+
+    def list_tables(self) -> list[str]:
+        return [str(row[0]) for row in self._session().sql("SHOW TABLES").rows]
+
+    def list_views(self) -> list[str]:
+        return [str(row[0]) for row in self._session().sql("SHOW VIEWS").rows]
+
+    # --- translation ------------------------------------------------------------------------------------------
+
+    def _view_of(self, query: str) -> str:
+        name = f"UnnamedTable${self._views}"
+        self._session().create_view(f"`{name}`", query)
+        self._views += 1
+        return f"`{name}`"
+
+    def _column_names(self, query: str) -> list[str]:
+        return list(self._session().sql(query).names)
+
+    def _streams(self, plan: Plan) -> SqlStream:
+        prefix = "sql" if self._plans == 0 else f"sql{self._plans}"
+        return StreamPlan(self._env, plan, name=prefix, zone=self._options[_ZONE]).add_to_environment()
+
+    def _insert(self, text: str) -> TableResult:
+        plan = read_plan(text, self._options[_ZONE])
+        self._streams(plan)
+        targets = ",".join(node.table.name for node in plan.nodes if isinstance(node, Sink))
+        client = self._env.execute_async(self._options.get("pipeline.name") or f"insert-into_{targets}")
+        return TableResult(["result"], lambda: iter([Row(str(client.get_job_id()))]), job_client=client)
+
+    def _collected(self, answer: Answer) -> tuple[SqlStream, Callable[[Any], Row]]:
+        plan = read_plan(answer.plan, self._options[_ZONE])
+        (sink,) = (node for node in plan.nodes if isinstance(node, Sink))
+        stream = self._streams(plan)
+        converters = [to_python(column.type, self._options[_ZONE]) for column in sink.table.columns]
+        return stream, _RowMaker(answer.names, converters, changelog=stream.changelog)
+
+    def _query(self, answer: Answer) -> TableResult:
+        stream, make = self._collected(answer)
+
+        def rows() -> Iterator[Row]:
+            return map(make, stream.stream.execute_and_collect("collect"))
+
+        return TableResult(answer.names, rows, changelog=True)
+
+
+class _RowMaker:
+    """A function from a row or change of SQL to a `Row` with Python objects."""
+
+    def __init__(self, names: tuple[str, ...], converters: list[Any], *, changelog: bool) -> None:
+        self._names = names
+        self._converters = converters
+        self._changelog = changelog
+
+    def __call__(self, value: Any) -> Row:
+        kind, fields = value if self._changelog else (0, value)
+        row = Row.of(
+            [
+                field if field is None or convert is None else convert(field)
+                for convert, field in zip(self._converters, fields, strict=True)
+            ],
+            self._names,
+        )
+        if kind:
+            row.set_row_kind(RowKind(kind))
+        return row
+
+
+def _fixed(names: Any, rows: Any) -> TableResult:
+    return TableResult(list(names), lambda: iter([Row(*row) for row in rows]))
+
+
+class StreamTableEnvironment(TableEnvironment):
+    """A `TableEnvironment` whose tables can become streams of a `StreamExecutionEnvironment`."""
+
+    @staticmethod
+    def create(
+        stream_execution_environment: StreamExecutionEnvironment | Any = None,
+        environment_settings: EnvironmentSettings | None = None,
+    ) -> StreamTableEnvironment:
+        env = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
+        configuration = None if environment_settings is None else environment_settings.get_configuration()
+        if configuration is not None:
+            env.configure(configuration)
+        return StreamTableEnvironment(env)
+
+    def to_data_stream(self, table: Table) -> DataStream[Row]:
+        """Return the stream of a table's rows. Continue with the DataStream API, and end with `env.execute()`.
+
+        Raises:
+            InvalidJob: the rows of the table are updated.
+        """
+        return self._to_stream(table, changes=False)
+
+    def to_changelog_stream(self, table: Table) -> DataStream[Row]:
+        """Return the stream of a table's changes. Each row has a kind."""
+        return self._to_stream(table, changes=True)
+
+    def _to_stream(self, table: Table, *, changes: bool) -> DataStream[Row]:
+        answer = self._session().sql(table._query)
+        stream, make = self._collected(answer)
+        self._plans += 1
+        if stream.changelog and not changes:
+            raise InvalidJob(
+                "SQL: to_data_stream cannot take this table, because later rows update its results",
+                remedy="use to_changelog_stream(), aggregate over windows, or write to a table with a primary key",
+            )
+        return stream.stream.map(make).name("ToRow").uid(f"sql{self._plans}-rows")

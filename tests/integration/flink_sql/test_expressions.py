@@ -1,0 +1,180 @@
+"""Each expression has the value that Flink's planner computes when it folds the same expression of constants."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.sql.expressions.compiler import compile_value, literal
+from penstock.sql.plan.nodes import Calc, Plan, read_plan
+from penstock.sql.plan.rex import Literal
+
+pytestmark = pytest.mark.sql
+
+INT, BIG, SMALL, TINY = "INT", "BIGINT", "SMALLINT", "TINYINT"
+DOUBLE, DEC, STR, BOOL = "DOUBLE", "DECIMAL(12, 2)", "STRING", "BOOLEAN"
+STAMP, DATE = "TIMESTAMP(3)", "DATE"
+
+CASES: list[tuple[str, list[tuple[str, str]]]] = [
+    # arithmetic
+    ("{0} + {1}", [(INT, "2147483647"), (INT, "1")]),
+    ("{0} + {1}", [(BIG, "9223372036854775807"), (INT, "1")]),
+    ("{0} - {1}", [(INT, "NULL"), (INT, "1")]),
+    ("{0} * {1}", [(INT, "65536"), (INT, "65536")]),
+    ("{0} / {1}", [(INT, "-7"), (INT, "2")]),
+    ("{0} / {1}", [(DOUBLE, "1"), (DOUBLE, "0")]),
+    ("{0} / {1}", [(DOUBLE, "7"), (INT, "2")]),
+    ("MOD({0}, {1})", [(INT, "-7"), (INT, "3")]),
+    ("{0} % {1}", [(BIG, "7"), (BIG, "-3")]),
+    ("-{0}", [(INT, "5")]),
+    ("{0} + {1}", [(DOUBLE, "0.1"), (DOUBLE, "0.2")]),
+    ("{0} * {1}", [(DEC, "1.25"), (DEC, "3.33")]),
+    ("{0} + {1}", [(DEC, "1.25"), (INT, "3")]),
+    ("{0} - {1}", [(DEC, "1.25"), (DEC, "3.33")]),
+    ("{0} / {1}", [(DEC, "1"), (DEC, "3")]),
+    ("{0} / {1}", [(DEC, "2"), (INT, "3")]),
+    ("{0} * {1}", [(DEC, "1.5"), (DOUBLE, "2.5")]),
+    ("ABS({0})", [(DEC, "-1.5")]),
+    ("ABS({0})", [(INT, "-3")]),
+    ("FLOOR({0})", [(DOUBLE, "-1.5")]),
+    ("CEIL({0})", [(DOUBLE, "-1.5")]),
+    ("FLOOR({0})", [(DEC, "-1.5")]),
+    ("CEIL({0})", [(DEC, "1.5")]),
+    ("ROUND({0}, 1)", [(DOUBLE, "2.25")]),
+    ("ROUND({0}, 1)", [(DEC, "2.25")]),
+    ("ROUND({0}, -1)", [(INT, "25")]),
+    ("SIGN({0})", [(DOUBLE, "-2.5")]),
+    ("SQRT({0})", [(INT, "2")]),
+    ("POWER({0}, {1})", [(INT, "2"), (DOUBLE, "0.5")]),
+    ("EXP({0})", [(DOUBLE, "1")]),
+    ("LN({0})", [(DOUBLE, "10")]),
+    ("LOG10({0})", [(INT, "1000")]),
+    # comparisons and logic
+    ("{0} > {1}", [(INT, "1"), (DOUBLE, "0.5")]),
+    ("{0} = {1}", [(DEC, "1.50"), (DEC, "1.5")]),
+    ("{0} < {1}", [(STR, "'a'"), (STR, "'B'")]),
+    ("{0} <> {1}", [(INT, "NULL"), (INT, "1")]),
+    ("{0} AND {1}", [(BOOL, "FALSE"), (BOOL, "NULL")]),
+    ("{0} AND {1}", [(BOOL, "TRUE"), (BOOL, "NULL")]),
+    ("{0} OR {1}", [(BOOL, "TRUE"), (BOOL, "NULL")]),
+    ("{0} OR {1}", [(BOOL, "NULL"), (BOOL, "FALSE")]),
+    ("NOT {0}", [(BOOL, "NULL")]),
+    ("{0} IS NULL", [(INT, "NULL")]),
+    ("{0} IS NOT TRUE", [(BOOL, "NULL")]),
+    ("{0} IS NOT DISTINCT FROM {1}", [(INT, "NULL"), (INT, "NULL")]),
+    ("{0} IN (1, 2, 3, 4, 5)", [(INT, "3")]),
+    ("{0} NOT IN (1, 2, 3, 4, 5)", [(INT, "NULL")]),
+    ("{0} BETWEEN 2 AND 4 OR {0} > 9", [(INT, "4")]),
+    ("CASE WHEN {0} > 2 THEN 'more' WHEN {0} = 2 THEN 'two' ELSE 'less' END", [(INT, "2")]),
+    ("CASE WHEN {0} > 2 THEN 1 ELSE 2.5 END", [(INT, "3")]),
+    ("COALESCE({0}, {1}, 7)", [(INT, "NULL"), (INT, "5")]),
+    ("NULLIF({0}, 5)", [(INT, "5")]),
+    ("IF({0} > 1, 'a', 'b')", [(INT, "NULL")]),
+    # strings
+    ("UPPER({0})", [(STR, "'aé'")]),
+    ("LOWER({0})", [(STR, "'ABC'")]),
+    ("CHAR_LENGTH({0})", [(STR, "'aéx'")]),
+    ("{0} || {1}", [(STR, "'a'"), (STR, "NULL")]),
+    ("CONCAT_WS('-', {0}, {1}, 'z')", [(STR, "'a'"), (STR, "NULL")]),
+    ("SUBSTRING({0}, 0, 2)", [(STR, "'abc'")]),
+    ("SUBSTRING({0}, -2)", [(STR, "'abc'")]),
+    ("SUBSTRING({0} FROM 2 FOR 5)", [(STR, "'abc'")]),
+    ("SUBSTRING({0}, 5)", [(STR, "'abc'")]),
+    ("TRIM({0})", [(STR, "'  a b  '")]),
+    ("TRIM(LEADING 'x' FROM {0})", [(STR, "'xxaxx'")]),
+    ("LTRIM({0})", [(STR, "'  a '")]),
+    ("RTRIM({0})", [(STR, "' a  '")]),
+    ("{0} LIKE 'a%_c'", [(STR, "'abbc'")]),
+    ("{0} LIKE 'a!%c' ESCAPE '!'", [(STR, "'abc'")]),
+    ("REPLACE({0}, 'b', 'xy')", [(STR, "'abcb'")]),
+    ("POSITION('c' IN {0})", [(STR, "'abc'")]),
+    ("LEFT({0}, 2)", [(STR, "'abc'")]),
+    ("RIGHT({0}, 2)", [(STR, "'abc'")]),
+    ("LPAD({0}, 5, 'xy')", [(STR, "'abc'")]),
+    ("RPAD({0}, 2, 'x')", [(STR, "'abc'")]),
+    ("REVERSE({0})", [(STR, "'abc'")]),
+    ("REPEAT({0}, 3)", [(STR, "'ab'")]),
+    ("INITCAP({0})", [(STR, "'hello wORLD 1x'")]),
+    ("SPLIT_INDEX({0}, ',', 1)", [(STR, "'a,b,c'")]),
+    ("SPLIT_INDEX({0}, ',', 5)", [(STR, "'a,b,c'")]),
+    ("MD5({0})", [(STR, "'abc'")]),
+    ("SHA256({0})", [(STR, "'abc'")]),
+    # casts
+    ("CAST({0} AS INT)", [(DOUBLE, "-1.9")]),
+    ("CAST({0} AS INT)", [(DOUBLE, "1e10")]),
+    ("CAST({0} AS TINYINT)", [(INT, "200")]),
+    ("CAST({0} AS INT)", [(DEC, "1.99")]),
+    ("CAST({0} AS INT)", [(STR, "' 42 '")]),
+    ("CAST({0} AS DECIMAL(4, 1))", [(DEC, "1.25")]),
+    ("CAST({0} AS DECIMAL(3, 2))", [(DEC, "12.25")]),
+    ("CAST({0} AS DECIMAL(5, 2))", [(DOUBLE, "1.005")]),
+    ("CAST({0} AS DOUBLE)", [(DEC, "1.25")]),
+    ("CAST({0} AS STRING)", [(DOUBLE, "1e10")]),
+    ("CAST({0} AS STRING)", [(DOUBLE, "0.1")]),
+    ("CAST({0} AS STRING)", [(DEC, "1.50")]),
+    ("CAST({0} AS STRING)", [(BOOL, "TRUE")]),
+    ("CAST({0} AS STRING)", [(STAMP, "TIMESTAMP '2020-01-02 03:04:05.6'")]),
+    ("CAST({0} AS STRING)", [(DATE, "DATE '2020-01-02'")]),
+    ("CAST({0} AS VARCHAR(2))", [(STR, "'abc'")]),
+    ("CAST({0} AS CHAR(5))", [(STR, "'abc'")]),
+    ("CAST({0} AS BOOLEAN)", [(STR, "'yes'")]),
+    ("CAST({0} AS DATE)", [(STR, "'2020-02-29'")]),
+    ("CAST({0} AS TIMESTAMP(3))", [(STR, "'2020-02-29 10:00:00.1239'")]),
+    ("CAST({0} AS DATE)", [(STAMP, "TIMESTAMP '2020-01-02 03:04:05'")]),
+    ("CAST({0} AS TIMESTAMP(3))", [(DATE, "DATE '2020-01-02'")]),
+    ("TRY_CAST({0} AS INT)", [(STR, "'abc'")]),
+    ("TRY_CAST({0} AS DATE)", [(STR, "'2020-02-30'")]),
+    # times
+    ("{0} + INTERVAL '1' DAY", [(STAMP, "TIMESTAMP '2020-02-28 10:00:00'")]),
+    ("{0} - INTERVAL '90' SECOND", [(STAMP, "TIMESTAMP '2020-03-01 00:00:00'")]),
+    ("{0} + INTERVAL '1' MONTH", [(STAMP, "TIMESTAMP '2020-01-31 10:00:00'")]),
+    ("{0} + INTERVAL '1' MONTH", [(DATE, "DATE '2020-01-31'")]),
+    ("EXTRACT(DAY FROM {0})", [(STAMP, "TIMESTAMP '2020-02-28 10:00:00'")]),
+    ("EXTRACT(HOUR FROM {0})", [(STAMP, "TIMESTAMP '2020-02-28 10:11:12'")]),
+    ("EXTRACT(DOW FROM {0})", [(DATE, "DATE '2020-03-01'")]),
+    ("EXTRACT(WEEK FROM {0})", [(DATE, "DATE '2021-01-03'")]),
+    ("EXTRACT(QUARTER FROM {0})", [(DATE, "DATE '2021-05-03'")]),
+    ("EXTRACT(DOY FROM {0})", [(DATE, "DATE '2021-05-03'")]),
+    ("FLOOR({0} TO HOUR)", [(STAMP, "TIMESTAMP '2020-02-28 10:11:12'")]),
+    ("FLOOR({0} TO MONTH)", [(STAMP, "TIMESTAMP '2020-02-28 10:11:12'")]),
+    ("FLOOR({0} TO WEEK)", [(STAMP, "TIMESTAMP '2020-02-28 10:11:12'")]),
+    ("DATE_FORMAT({0}, 'yyyy/MM/dd HH:mm:ss.SSS')", [(STAMP, "TIMESTAMP '2020-02-28 10:11:12.345'")]),
+    ("TO_TIMESTAMP({0})", [(STR, "'2020-02-28 10:11:12'")]),
+    ("{0} < {1}", [(STAMP, "TIMESTAMP '2020-02-28 10:00:00'"), (STAMP, "TIMESTAMP '2020-02-28 10:00:01'")]),
+]
+
+
+def calc_of(plan: Plan) -> Calc:
+    (found,) = (node for node in plan.nodes if isinstance(node, Calc))
+    return found
+
+
+@pytest.fixture(scope="module")
+def plans(planner):
+    """The plan with folded expressions, and the plan with the same expressions on columns."""
+    arguments = [argument for _, arguments in CASES for argument in arguments]
+    columns = ", ".join(f"c{index} {type}" for index, (type, _) in enumerate(arguments))
+    planner.sql(f"CREATE TABLE arguments ({columns}) WITH ('connector' = 'datagen')")
+    folded, computed, position = [], [], 0
+    for template, found in CASES:
+        folded.append(template.format(*(f"CAST({text} AS {type})" for type, text in found)))
+        computed.append(template.format(*(f"c{position + index}" for index in range(len(found)))))
+        position += len(found)
+    inputs = ", ".join(f"CAST({text} AS {type})" for type, text in arguments)
+    return tuple(
+        calc_of(read_plan(planner.sql(f"SELECT {', '.join(parts)} FROM {table}").plan))
+        for parts, table in (([inputs], "(VALUES (0))"), (folded, "(VALUES (0))"), (computed, "arguments"))
+    )
+
+
+def value(rex) -> object:
+    assert isinstance(rex, Literal), f"the planner did not fold {rex}"
+    return literal(rex.value, rex.type)
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=[f"{text} {args}" for text, args in CASES])
+def test_an_expression_has_the_value_that_flink_folds(plans, index):
+    inputs, folded, computed = plans
+    row = tuple(map(value, inputs.projection))
+    expected, found = value(folded.projection[index]), compile_value(computed.projection[index], "UTC")(row)
+    assert found == expected
+    assert type(found) is type(expected)
