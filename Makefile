@@ -19,7 +19,7 @@ MEMORY := $(shell df --output=avail /dev/shm 2>/dev/null | awk 'NR == 2 && $$1 >
 # Bytecode files are written even if the environment forbids it: each process would compile all modules again (4 s of CPU time).
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test test-python test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs quickstart cluster-up cluster-down cluster-status cluster-load
+.PHONY: help setup demo test test-python test-lives test-spark test-browser test-kafka test-postgres test-mariadb test-rabbitmq test-redis test-cassandra test-opensearch test-mongodb test-sql test-sqs test-kinesis test-registry test-iceberg test-lakespark test-prometheus test-soak test-api test-faults test-all test-e2e test-cluster images lint format types imports prose check lock clean crds docs quickstart cluster-up cluster-down cluster-status cluster-load
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | column -t -s '	'
@@ -86,6 +86,9 @@ test-opensearch: $(STAMP) ## test the OpenSearch connector on a real server, kil
 
 test-mongodb: $(STAMP) ## test the MongoDB connector on FerretDB, which speaks MongoDB's protocol, killed and paused
 	@$(PYTEST) -m mongodb tests
+
+test-sql: $(STAMP) ## test Flink SQL: functions against Flink's planner, queries against Flink's MiniCluster, programs
+	@$(PYTEST) -m sql tests
 
 test-sqs: $(STAMP) ## test the SQS connector on a real ElasticMQ, stopped and paused (Maven is fetched as root on Debian)
 	@command -v mvn >/dev/null || $(call apt,maven)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,12 +53,22 @@ class StreamPlan:
     """The translation of one plan into streams of an environment.
 
     Args:
-        name: prefix of the uids, different for each plan of a program. The uids of a plan depend on the positions of its nodes, so the
-            state of a statement is found again if its plan has the same nodes.
+        name: prefix of the uids, different for each plan of a program. A uid contains the position of its node. So a statement keeps its
+            state if its plan has the same nodes.
+        tables: streams of the rows of some tables, by name. They replace the connectors of these tables.
     """
 
-    def __init__(self, env: StreamExecutionEnvironment, plan: Plan, *, name: str = "sql", zone: str = "UTC") -> None:
+    def __init__(
+        self,
+        env: StreamExecutionEnvironment,
+        plan: Plan,
+        *,
+        name: str = "sql",
+        zone: str = "UTC",
+        tables: Mapping[str, DataStream[SqlRow]] | None = None,
+    ) -> None:
         self._env = env
+        self._tables = tables or {}
         self._plan = plan
         self._name = name
         self._zone = zone
@@ -92,14 +102,19 @@ class StreamPlan:
         return self._streams[node.inputs[0]]
 
     def _scan(self, node: nodes.Scan, uid: str) -> SqlStream:
-        return SqlStream(read_table(self._env, node.table), changelog=False)
+        given = self._tables.get(node.table.name)
+        return SqlStream(read_table(self._env, node.table) if given is None else given, changelog=False)
 
     def _values(self, node: nodes.Values, uid: str) -> SqlStream:
         rows: list[SqlRow] = []
         for row in node.rows:
             if not all(isinstance(field, Literal) for field in row):
-                raise refusal("VALUES with expressions is not supported", "use constants, or SELECT … UNION ALL SELECT …")
-            rows.append(tuple(literal(field.value, field.type, self._zone) for field in row if isinstance(field, Literal)))
+                raise refusal(
+                    "VALUES with expressions is not supported", "use constants, or SELECT … UNION ALL SELECT …"
+                )
+            rows.append(
+                tuple(literal(field.value, field.type, self._zone) for field in row if isinstance(field, Literal))
+            )
         from penstock.connectors.simple.datagen import DataGeneratorSource
 
         source = DataGeneratorSource(rows.__getitem__, len(rows), splits=1)

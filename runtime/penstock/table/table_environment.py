@@ -227,7 +227,7 @@ class StreamTableEnvironment(TableEnvironment):
     """A `TableEnvironment` whose tables can become streams of a `StreamExecutionEnvironment`."""
 
     @staticmethod
-    def create(
+    def create(  # type: ignore[override] # PyFlink's signature
         stream_execution_environment: StreamExecutionEnvironment | Any = None,
         environment_settings: EnvironmentSettings | None = None,
     ) -> StreamTableEnvironment:

@@ -1,5 +1,9 @@
 """Expressions of a plan, compiled into Python functions on rows.
 
-A row is a tuple. NULL is None. Numbers are `int`, `float` and `Decimal`, times are `int`: TIMESTAMP and TIMESTAMP_LTZ
-are microseconds since 1970, DATE is days, TIME and day intervals are milliseconds, year intervals are months.
+A row is a tuple. NULL is None. Numbers are `int`, `float` and `Decimal`. Times are `int`:
+
+- TIMESTAMP and TIMESTAMP_LTZ: microseconds since 1970
+- DATE: days since 1970
+- TIME and intervals of days and seconds: milliseconds
+- intervals of years and months: months
 """

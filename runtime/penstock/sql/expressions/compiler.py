@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from penstock.common.errors import InvalidJob
-from penstock.sql.expressions import casts, times
+from penstock.sql.expressions import casts, numbers, times
 from penstock.sql.expressions.functions import FUNCTIONS
 from penstock.sql.expressions.writer import CodeWriter, Value, define
 from penstock.sql.plan.rex import Call, InputRef, Literal, Range, Rex, SearchArgument
@@ -23,13 +23,13 @@ SPECIAL = ("AND", "OR", "CASE", "COALESCE", "IF", "CAST", "TRY_CAST", "REINTERPR
 def literal(value: Any, type: SqlType, zone: str = "UTC") -> Any:
     """Return the Python value of a literal as the plan writes it.
 
-    >>> literal("1970-01-01 00:00:01.5", SqlType("TIMESTAMP", precision=3)), literal("1.8", SqlType("DECIMAL"))
+    >>> literal("1970-01-01 00:00:01.5", SqlType("TIMESTAMP", precision=3)), literal("1.8", SqlType("DECIMAL", precision=2, scale=1))
     (1500000, Decimal('1.8'))
     """
     if value is None or type.name in ("BOOLEAN", "SYMBOL") or type.is_string:
         return value
     if type.name == "DECIMAL":
-        return Decimal(value)
+        return numbers.decimal(Decimal(value), type.precision, type.scale)
     if type.name in ("DOUBLE", "FLOAT"):
         return float(value)
     if type.is_integer or type.name.startswith("INTERVAL"):
@@ -39,7 +39,9 @@ def literal(value: Any, type: SqlType, zone: str = "UTC") -> Any:
     parse = {"DATE": times.parse_date, "TIME": times.parse_time}.get(type.name, times.parse_timestamp)
     found = parse(value)
     if found is None:
-        raise InvalidJob(f"SQL: the literal {value!r} of type {type} cannot be read", remedy="write it as a STRING and CAST it")
+        raise InvalidJob(
+            f"SQL: the literal {value!r} of type {type} cannot be read", remedy="write it as a STRING and CAST it"
+        )
     return found
 
 
@@ -89,29 +91,28 @@ class Compiler:
         return FUNCTIONS[rex.name](self, rex.type, [self.write(operand) for operand in rex.operands])
 
     def _negation(self, rex: Call) -> Value:
-        return FUNCTIONS["*"](self, rex.type, [self.write(rex.operands[0]), self.writer.constant(-1, SqlType("INTEGER"))])
+        return FUNCTIONS["*"](
+            self, rex.type, [self.write(rex.operands[0]), self.writer.constant(-1, SqlType("INTEGER"))]
+        )
 
     def _and(self, rex: Call) -> Value:
-        return self._connected(rex, "False", "True")
+        return self._connected(rex, "False")
 
     def _or(self, rex: Call) -> Value:
-        return self._connected(rex, "True", "False")
+        return self._connected(rex, "True")
 
-    def _connected(self, rex: Call, decisive: str, other: str) -> Value:
+    def _connected(self, rex: Call, decisive: str) -> Value:
         """Write AND or OR. The operands after a decisive one are not computed."""
         writer = self.writer
         name = writer.variable()
         first, *rest = rex.operands
         value = self.write(first)
         writer.line(f"{name} = {value}")
-        nullable = value.nullable
-        depth = len(rest)
-        self._connect_rest(name, rest, decisive, other)
-        nullable = nullable or any(operand.type.nullable for operand in rest)
-        del depth
+        self._connect_rest(name, rest, decisive)
+        nullable = value.nullable or any(operand.type.nullable for operand in rest)
         return Value(name, rex.type, nullable=nullable)
 
-    def _connect_rest(self, name: str, rest: Sequence[Rex], decisive: str, other: str) -> None:
+    def _connect_rest(self, name: str, rest: Sequence[Rex], decisive: str) -> None:
         if not rest:
             return
         writer = self.writer
@@ -121,7 +122,7 @@ class Compiler:
                 writer.line(f"{name} = {decisive}")
             with writer.block(f"elif {value} is None:"):
                 writer.line(f"{name} = None")
-            self._connect_rest(name, rest[1:], decisive, other)
+            self._connect_rest(name, rest[1:], decisive)
 
     def _case(self, rex: Call) -> Value:
         name = self.writer.variable()

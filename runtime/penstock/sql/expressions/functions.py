@@ -104,7 +104,9 @@ def _divide(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
     left, right = (_as(writer, value, type) for value in arguments)
     if type.is_integer:
         wrap = writer.use("wrap", numbers.wrap)
-        source = f"{wrap}({writer.use('divide_integers', numbers.divide_integers)}({left}, {right}), {INTEGERS[type.name]})"
+        source = (
+            f"{wrap}({writer.use('divide_integers', numbers.divide_integers)}({left}, {right}), {INTEGERS[type.name]})"
+        )
         return writer.strict(type, arguments, source)
     if type.name == "DECIMAL":
         fit = writer.use("decimal", numbers.decimal)
@@ -118,7 +120,9 @@ def _modulo(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
     left, right = arguments
     if left.type.name == "DECIMAL" or right.type.name == "DECIMAL":
         decimal = SqlType("DECIMAL")
-        source = f"{writer.use('remainder', numbers.remainder)}({_as(writer, left, decimal)}, {_as(writer, right, decimal)})"
+        source = (
+            f"{writer.use('remainder', numbers.remainder)}({_as(writer, left, decimal)}, {_as(writer, right, decimal)})"
+        )
         if type.is_integer:
             source = f"int({source})"
         return writer.strict(type, arguments, source)
@@ -132,7 +136,9 @@ def _comparison(operator: str) -> Build:
         is_double = bool(names & {"DOUBLE", "FLOAT"}) and "DECIMAL" in names
         parts = [f"float({value})" if is_double and value.type.name == "DECIMAL" else str(value) for value in arguments]
         is_mixed = left.type.name != right.type.name
-        if is_mixed and not (left.type.is_number and right.type.is_number or left.type.is_string and right.type.is_string):
+        if is_mixed and not (
+            (left.type.is_number and right.type.is_number) or (left.type.is_string and right.type.is_string)
+        ):
             raise compiler.refusal(f"{left.type} {operator} {right.type}")
         return compiler.writer.strict(type, arguments, f"{parts[0]} {operator} {parts[1]}")
 
@@ -201,7 +207,9 @@ def _to_timestamp(compiler: Compiler, type: SqlType, arguments: list[Value]) -> 
     if len(arguments) > 1:
         raise compiler.refusal("TO_TIMESTAMP with a format")
     writer = compiler.writer
-    parsed = writer.strict(type, arguments, f"{writer.use('parse_timestamp', times.parse_timestamp)}({arguments[0]})", may_be_null=True)
+    parsed = writer.strict(
+        type, arguments, f"{writer.use('parse_timestamp', times.parse_timestamp)}({arguments[0]})", may_be_null=True
+    )
     cut = writer.use("truncate", times.truncate)
     return writer.strict(type, [parsed], f"{cut}({parsed}, {type.precision})")
 

@@ -109,7 +109,9 @@ def to_integer(value: float, bits: int) -> int:
         return 0
     wide = 64 if bits == 64 else 32
     limit = 1 << (wide - 1)
-    return wrap(max(-limit, min(limit - 1, int(value) if math.isfinite(value) else int(math.copysign(limit, value)))), bits)
+    return wrap(
+        max(-limit, min(limit - 1, int(value) if math.isfinite(value) else int(math.copysign(limit, value)))), bits
+    )
 
 
 def decimal_to_integer(value: Decimal, bits: int) -> int:

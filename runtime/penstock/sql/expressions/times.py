@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -29,7 +30,7 @@ def date_of(days: int) -> date:
 
 
 def days_of(value: date) -> int:
-    return value.toordinal() - _EPOCH_DAY
+    return int(value.toordinal() - _EPOCH_DAY)
 
 
 def parse_timestamp(text: str) -> int | None:
@@ -99,7 +100,7 @@ def to_instant(micros: int, zone: str) -> int:
         return micros
     found = local(micros).replace(tzinfo=ZoneInfo(zone))
     offset = found.utcoffset() or timedelta()
-    return micros - offset // timedelta(microseconds=1)
+    return int(micros - offset // timedelta(microseconds=1))
 
 
 def truncate(micros: int, precision: int) -> int:
@@ -144,8 +145,26 @@ def extract(unit: str, micros: int) -> int:
 
 
 EXTRACTED = frozenset(
-    "YEAR MONTH DAY HOUR MINUTE SECOND MILLISECOND MICROSECOND QUARTER DOY DOW ISODOW WEEK ISOYEAR EPOCH DECADE "
-    "CENTURY MILLENNIUM".split()
+    [
+        "YEAR",
+        "MONTH",
+        "DAY",
+        "HOUR",
+        "MINUTE",
+        "SECOND",
+        "MILLISECOND",
+        "MICROSECOND",
+        "QUARTER",
+        "DOY",
+        "DOW",
+        "ISODOW",
+        "WEEK",
+        "ISOYEAR",
+        "EPOCH",
+        "DECADE",
+        "CENTURY",
+        "MILLENNIUM",
+    ]
 )
 """Units of `extract`."""
 FLOORED = frozenset({*_UNIT_MICROS, "YEAR", "MONTH", "QUARTER", "WEEK"})
@@ -163,7 +182,7 @@ def floor(unit: str, micros: int) -> int:
     return micros_of(day.replace(month=month, day=1))
 
 
-_FIELDS = {
+_FIELDS: dict[str, Callable[[datetime, int], str]] = {
     "y": lambda v, n: f"{v.year % 100:02}" if n == 2 else f"{v.year:0{n}}",
     "M": lambda v, n: v.strftime("%b" if n == 3 else "%B") if n > 2 else f"{v.month:0{n}}",
     "d": lambda v, n: f"{v.day:0{n}}",

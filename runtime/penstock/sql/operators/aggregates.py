@@ -103,7 +103,7 @@ class Extreme(Aggregate):
     """The least or greatest value, of values that are never retracted."""
 
     can_retract = False
-    choose: Callable[[Any, Any], Any]
+    choose: Callable[..., Any]
 
     def create(self) -> Accumulator:
         return []
@@ -116,17 +116,17 @@ class Extreme(Aggregate):
 
 
 class Minimum(Extreme):
-    choose = min
+    choose = staticmethod(min)
 
 
 class Maximum(Extreme):
-    choose = max
+    choose = staticmethod(max)
 
 
 class RetractableExtreme(Aggregate):
     """The least or greatest value. The accumulator counts each value, so that values can be retracted."""
 
-    choose: Callable[[Any], Any]
+    choose: Callable[..., Any]
 
     def create(self) -> Accumulator:
         return [{}]
@@ -143,11 +143,11 @@ class RetractableExtreme(Aggregate):
 
 
 class RetractableMinimum(RetractableExtreme):
-    choose = min
+    choose = staticmethod(min)
 
 
 class RetractableMaximum(RetractableExtreme):
-    choose = max
+    choose = staticmethod(max)
 
 
 class First(Aggregate):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from penstock.datastream.functions import FlatMapFunction
-from penstock.functions.runtime_context import RuntimeContext
+from penstock.datastream.functions import FlatMapFunction, RuntimeContext
 from penstock.sql.expressions.compiler import compile_rows
 from penstock.sql.plan.rex import Rex
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import cmp_to_key
 from typing import Any
 
-from penstock.datastream.functions import KeyedProcessFunction
-from penstock.functions.runtime_context import RuntimeContext
+from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.sql.operators.rows import (
     DELETE,
     INSERT,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from penstock.datastream.functions import KeyedProcessFunction
-from penstock.functions.runtime_context import RuntimeContext
+from penstock.datastream.functions import KeyedProcessFunction, RuntimeContext
 from penstock.sql.expressions import times
 from penstock.sql.operators.aggregates import Aggregates
 from penstock.sql.operators.rows import SqlRow, grouping_of

@@ -63,7 +63,7 @@ class Calc(Node):
 
 @dataclass(frozen=True)
 class Exchange(Node):
-    """A hash exchange by `keys`, or to one subtask if there are none."""
+    """A hash exchange by `keys`. Without keys, one subtask receives all rows."""
 
     keys: tuple[int, ...]
 

@@ -102,9 +102,7 @@ def _calls(source: Source) -> tuple[AggregateCall, ...]:
         name = name.rsplit("$", 1)[0]
         arguments = tuple(raw["argList"])
         types = tuple(columns[index].type for index in arguments)
-        calls.append(
-            AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"]))
-        )
+        calls.append(AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"])))
     return tuple(calls)
 
 

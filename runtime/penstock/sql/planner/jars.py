@@ -77,11 +77,16 @@ def _own_jar(cache: Path, flink: list[Path]) -> Path:
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources) + FLINK_VERSION.encode()).hexdigest()[:16]
     jar = cache / f"penstock-sql-{digest}.jar"
     if not jar.exists():
-        _write(jar, lambda path: _compile(folder, path, flink))
+        _write(jar, lambda path: compile_jar([folder / name for name in _OWN], path, flink))
     return jar
 
 
-def _compile(folder: Path, target: Path, flink: list[Path]) -> None:
+def compile_jar(sources: list[Path], target: Path, flink: list[Path]) -> None:
+    """Compile Java sources that use Flink's classes into a jar.
+
+    Raises:
+        ClusterError: the sources do not compile.
+    """
     spark = spark_home() / "jars"
     compiler = [*spark.glob("janino-*.jar"), *spark.glob("commons-compiler-*.jar")]
     command = [
@@ -89,10 +94,10 @@ def _compile(folder: Path, target: Path, flink: list[Path]) -> None:
         "-cp",
         os.pathsep.join(map(str, [*compiler, *flink])),
         "org.codehaus.janino.SimpleCompiler",
-        str(folder / "BuildJar.java"),
+        str(Path(__file__).parent / "BuildJar.java"),
         "penstock.sql.BuildJar",
         str(target),
-        *(str(folder / name) for name in _OWN),
+        *map(str, sources),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_TIMEOUT_S, check=False)
     if done.returncode:

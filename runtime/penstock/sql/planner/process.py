@@ -168,7 +168,7 @@ class PlannerProcess:
             "penstock.sql.PlannerMain",
             "streaming",
         ]
-        self._log = tempfile.TemporaryFile()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it
         return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log)
 
     def _ended(self, process: subprocess.Popen[bytes]) -> ClusterError:

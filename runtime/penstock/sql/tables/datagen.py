@@ -64,7 +64,7 @@ class _Field:
         if _maker(column.type.name) is None:
             raise options.refusal(
                 f"the column {column.name} has the type {column.type}, which datagen cannot generate",
-                "use a computed column: name AS CAST(… AS type)",
+                "generate another column, and compute this one from it",
             )
 
     def value(self, index: int) -> Any:

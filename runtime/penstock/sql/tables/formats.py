@@ -11,8 +11,7 @@ from typing import Any
 
 from penstock.common.errors import RecordFormatError
 from penstock.common.serialization import DeserializationSchema, SerializationSchema
-from penstock.datastream.functions import FlatMapFunction
-from penstock.functions.runtime_context import RuntimeContext
+from penstock.datastream.functions import FlatMapFunction, RuntimeContext
 from penstock.sql.operators.rows import SqlRow
 from penstock.sql.plan.nodes import Column
 from penstock.sql.tables.options import TableOptions
@@ -126,7 +125,8 @@ class CsvFormat(Format):
         fields = next(csv.reader([text], delimiter=self._delimiter))
         if len(fields) != len(self._readers):
             raise RecordFormatError(
-                f"the row has {len(fields)} fields instead of {len(self._readers)}", remedy="check the producer of the table"
+                f"the row has {len(fields)} fields instead of {len(self._readers)}",
+                remedy="check the producer of the table",
             )
         return tuple(
             [None if field == self._null else read(field) for read, field in zip(self._readers, fields, strict=True)]

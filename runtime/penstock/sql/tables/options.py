@@ -79,5 +79,6 @@ class TableOptions:
         unknown = sorted(set(self._options) - self._known)
         if unknown:
             raise self.refusal(
-                f"the option '{unknown[0]}' is not supported", f"remove it. Supported options: {', '.join(sorted(self._known))}"
+                f"the option '{unknown[0]}' is not supported",
+                f"remove it. Supported options: {', '.join(sorted(self._known))}",
             )

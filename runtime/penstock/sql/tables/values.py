@@ -171,5 +171,3 @@ def _java_time(micros: int, *, always_seconds: bool) -> str:
     if int(fraction):
         return f"{text}.{fraction[:3] if fraction.endswith('000') else fraction}"
     return text if always_seconds or not text.endswith(":00") else text[:-3]
-
-

@@ -1,0 +1,36 @@
+"""The list of the implemented SQL in `docs/sql.md`, generated from the code."""
+
+from __future__ import annotations
+
+from penstock.sql.expressions.compiler import SPECIAL
+from penstock.sql.expressions.functions import FUNCTIONS
+from penstock.sql.operators import aggregates
+from penstock.sql.plan.reading import READERS
+from penstock.sql.tables.connectors import CONNECTORS
+
+_INTERNAL = ("REINTERPRET", "SEARCH")
+"""Functions that only plans contain."""
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def as_markdown() -> str:
+    """Return the tables of connectors, functions and plan nodes.
+
+    >>> "| `datagen` | yes | no | Generates rows. |" in as_markdown()
+    True
+    """
+    lines = ["| Connector | Reads | Writes | |", "|---|---|---|---|"]
+    for name, connector in sorted(CONNECTORS.items()):
+        if not connector.is_internal:
+            reads, writes = ("yes" if found else "no" for found in connector.modes)
+            lines.append(f"| `{name}` | {reads} | {writes} | {connector.note} |")
+    functions = sorted({*FUNCTIONS, *SPECIAL} - set(_INTERNAL))
+    operators = [name for name in functions if not name[0].isalpha()]
+    words = [name for name in functions if name[0].isalpha()]
+    lines += ["", f"- Operators: {_names(operators).replace('|', chr(92) + '|')}"]
+    lines += [f"- Functions: {_names(words)}", f"- Aggregates: {_names(sorted(aggregates.FUNCTIONS))}"]
+    lines += [f"- Nodes of the plan: {_names(sorted(READERS))}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,91 @@
+"""Stored plans of Flink's planner give the results of Flink, also after crashes and rescales. No Java is needed."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from penstock.sql.plan.nodes import Sink, read_plan
+from penstock.sql.tables.printing import RowText
+from penstock.sql.translation import StreamPlan
+from penstock.testing import JobHarness
+from tests.unit.sql.queries import PLANS, QUERIES, TABLE, materialized, rows
+
+STATEFUL = ("group-filter", "retraction", "hop", "top-of-groups", "first", "last")
+"""A query for each operator with state."""
+
+
+def build(harness, name: str) -> RowText:
+    """Add the query to the job under test, and return the text of its results."""
+    plan = read_plan((PLANS / f"{name}.plan.json").read_text())
+    source = harness.source("readings")
+    tables = {TABLE: source, TABLE.replace("readings", "local_readings"): source}
+    found = StreamPlan(harness.environment(), plan, tables=tables).add_to_environment()
+    harness.collect(found.stream, "result")
+    (sink,) = (node for node in plan.nodes if isinstance(node, Sink))
+    return RowText(sink.table.columns, changelog=found.changelog)
+
+
+def result(harness, text: RowText) -> list[str]:
+    return materialized([text(value) for value in harness.outputs("result")])
+
+
+def expected(name: str) -> list[str]:
+    found = json.loads((PLANS / f"{name}.result.json").read_text())
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_gives_the_result_of_flink(name):
+    with JobHarness() as harness:
+        text = build(harness, name)
+        harness.push("readings", *rows())
+        harness.close("readings")
+        assert result(harness, text) == expected(name)
+
+
+@pytest.mark.parametrize("name", STATEFUL)
+def test_a_query_gives_the_same_result_after_a_crash_a_rescale_and_a_restore(name):
+    found = rows()
+    with JobHarness(parallelism=2) as harness:
+        text = build(harness, name)
+        harness.push("readings", *found[:20])
+        snapshot = harness.snapshot()
+        harness.push("readings", *found[20:30])
+        harness.crash()
+        harness.rescale(3)
+        harness.restore(snapshot, parallelism=1)
+        harness.push("readings", *found[30:])
+        harness.close("readings")
+        assert result(harness, text) == expected(name)
+
+
+def test_an_unknown_node_is_refused_by_its_name():
+    from penstock.common.errors import InvalidJob
+
+    plan = json.loads((PLANS / "group.plan.json").read_text())
+    plan["nodes"][-2]["type"] = "stream-exec-python-group-aggregate_1"
+    with pytest.raises(InvalidJob, match="the node stream-exec-python-group-aggregate_1"):
+        read_plan(json.dumps(plan))
+
+
+def test_an_unknown_function_is_refused_by_its_name():
+    from penstock.common.errors import InvalidJob
+
+    text = (PLANS / "calc.plan.json").read_text().replace("$UPPER$1", "$SOUNDEX$1")
+    with JobHarness() as harness, pytest.raises(InvalidJob, match="the function SOUNDEX"):
+        StreamPlan(
+            harness.environment(), read_plan(text), tables={TABLE: harness.source("readings")}
+        ).add_to_environment()
+
+
+def test_an_unknown_aggregate_is_refused_by_its_name():
+    from penstock.common.errors import InvalidJob
+
+    text = (PLANS / "group.plan.json").read_text().replace("$MAX$1", "$LISTAGG$1")
+    with JobHarness() as harness, pytest.raises(InvalidJob, match="the aggregate LISTAGG"):
+        StreamPlan(
+            harness.environment(), read_plan(text), tables={TABLE: harness.source("readings")}
+        ).add_to_environment()
