@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from penstock.common.errors import InvalidJob
 
 if TYPE_CHECKING:
+    from penstock.table.session import Session
     from penstock.table.table import Table
-    from penstock.table.table_environment import TableEnvironment
     from penstock.table.table_result import TableResult
 
 
 class StatementSet:
     """INSERT statements. They share the parts of their plans that are equal, such as the scan of a table."""
 
-    def __init__(self, environment: TableEnvironment) -> None:
+    def __init__(self, environment: Session) -> None:
         self._environment = environment
         self._statements: list[str] = []
 
@@ -35,4 +35,4 @@ class StatementSet:
         if not self._statements:
             raise InvalidJob("SQL: the statement set is empty", remedy="call add_insert_sql() first")
         statements, self._statements = self._statements, []
-        return self._environment._insert(self._environment._planner.statement_set(statements).plan)
+        return self._environment._insert_all(statements)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from penstock.table.table_environment import TableEnvironment
+    from penstock.table.session import Session
     from penstock.table.table_result import TableResult
 
 
 class Table:
     """A query of a `TableEnvironment`. In the text of another query, `{table}` stands for it."""
 
-    def __init__(self, environment: TableEnvironment, query: str) -> None:
+    def __init__(self, environment: Session, query: str) -> None:
         self._environment = environment
         self._query = query
         self._name: str | None = None

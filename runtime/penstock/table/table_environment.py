@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.common.types import Row, RowKind
 from penstock.datastream import StreamExecutionEnvironment
-from penstock.sql.plan.nodes import Sink, read_plan
+from penstock.sql.plan.nodes import Sink
+from penstock.sql.plan.reading import read_plan
 from penstock.sql.planner.process import Answer, PlannerProcess
 from penstock.sql.tables.connectors import CONNECTORS
 from penstock.sql.tables.values import to_python
@@ -180,6 +181,9 @@ class TableEnvironment:
         targets = ",".join(node.table.name for node in plan.nodes if isinstance(node, Sink))
         client = self._env.execute_async(self._options.get("pipeline.name") or f"insert-into_{targets}")
         return TableResult(["result"], lambda: iter([Row(str(client.get_job_id()))]), job_client=client)
+
+    def _insert_all(self, statements: list[str]) -> TableResult:
+        return self._insert(self._session().statement_set(statements).plan)
 
     def _collected(self, answer: Answer) -> tuple[SqlStream, Callable[[Any], Row]]:
         plan = read_plan(answer.plan, self._options[_ZONE])

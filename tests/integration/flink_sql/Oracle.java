@@ -1,4 +1,4 @@
-package penstock.sql;
+package penstocksql;
 
 import java.nio.file.Files;
 import java.nio.file.Paths;

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from penstock.sql.expressions.compiler import compile_value, literal
-from penstock.sql.plan.nodes import Calc, Plan, read_plan
+from penstock.sql.plan.nodes import Calc, Plan
+from penstock.sql.plan.reading import read_plan
 from penstock.sql.plan.rex import Call, Literal
 
 pytestmark = pytest.mark.sql

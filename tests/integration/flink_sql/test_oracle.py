@@ -41,7 +41,7 @@ def flink_results(flink, tmp_path_factory):
     opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")]
     classes = ":".join(map(str, [folder / "oracle.jar", *jars]))
     java = [f"{find_java()}/bin/java", "-XX:TieredStopAtLevel=1", "-Duser.timezone=UTC", *opens, "-cp", classes]
-    command = [*java, "penstock.sql.Oracle", str(request), str(answer)]
+    command = [*java, "penstocksql.Oracle", str(request), str(answer)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return {name: materialized(rows) for name, rows in json.loads(answer.read_text()).items()}

@@ -83,7 +83,7 @@ def test_a_join_is_refused_by_the_name_of_its_node(tables):
 
 def test_an_unknown_connector_and_an_unknown_option_are_refused(tables):
     tables.execute_sql("CREATE TABLE other (n INT) WITH ('connector' = 'pulsar')")
-    with pytest.raises(SqlError, match="connector 'pulsar'. Connectors that can: datagen, filesystem, kafka"):
+    with pytest.raises(SqlError, match=r"connector 'pulsar'\. Connectors that can: datagen, filesystem, kafka"):
         tables.execute_sql("SELECT * FROM other")
     tables.execute_sql("CREATE TABLE wrong (n INT) WITH ('connector' = 'datagen', 'row-per-second' = '1')")
     with pytest.raises(InvalidJob, match="the option 'row-per-second' is not supported"):

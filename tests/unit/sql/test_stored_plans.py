@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from penstock.sql.plan.nodes import Sink, read_plan
+from penstock.sql.plan.nodes import Sink
+from penstock.sql.plan.reading import read_plan
 from penstock.sql.tables.printing import RowText
 from penstock.sql.translation import StreamPlan
 from penstock.testing import JobHarness

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.sql.expressions import numbers, texts, times
-from penstock.sql.expressions.writer import CodeWriter, Value
+from penstock.sql.expressions.writer import CodeWriter, Target, Value
 from penstock.sql.plan.types import INTEGERS, SqlType
 
-if TYPE_CHECKING:
-    from penstock.sql.expressions.compiler import Compiler
-
-Build = Callable[["Compiler", SqlType, list[Value]], Value]
+Build = Callable[[Target, SqlType, list[Value]], Value]
 """Writes a call of a function on arguments that are written already, and returns its value."""
 
 
 def _call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: bool = False) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         writer = compiler.writer
         name = writer.use(f"f_{function.__module__.rpartition('.')[2]}_{function.__name__}", function)
         parts = (f"float({value})" if as_float and value.type.name != "DOUBLE" else str(value) for value in arguments)
@@ -27,7 +24,7 @@ def _call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: 
 
 
 def _text(template: str) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         return compiler.writer.strict(type, arguments, template.format(*arguments))
 
     return build
@@ -45,7 +42,7 @@ def _as(writer: CodeWriter, value: Value, type: SqlType) -> str:
 
 
 def _arithmetic(operator: str, exact: Callable[..., Any]) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         writer = compiler.writer
         if type.is_time_of_day or type.name in ("DATE", "TIME", "INTERVAL_MS", "INTERVAL_MONTHS"):
             return _time_arithmetic(compiler, operator, type, arguments)
@@ -72,7 +69,7 @@ def _arithmetic(operator: str, exact: Callable[..., Any]) -> Build:
     return build
 
 
-def _time_arithmetic(compiler: Compiler, operator: str, type: SqlType, arguments: list[Value]) -> Value:
+def _time_arithmetic(compiler: Target, operator: str, type: SqlType, arguments: list[Value]) -> Value:
     writer = compiler.writer
     left, right = arguments
     if left.type.name.startswith("INTERVAL") and not right.type.name.startswith("INTERVAL"):
@@ -99,7 +96,7 @@ def _time_arithmetic(compiler: Compiler, operator: str, type: SqlType, arguments
     raise compiler.refusal(f"{left.type} {operator} {right.type}")
 
 
-def _divide(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _divide(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     writer = compiler.writer
     left, right = (_as(writer, value, type) for value in arguments)
     if type.is_integer:
@@ -115,7 +112,7 @@ def _divide(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
     return writer.strict(type, arguments, f"{writer.use('divide_doubles', numbers.divide_doubles)}({left}, {right})")
 
 
-def _modulo(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _modulo(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     writer = compiler.writer
     left, right = arguments
     if left.type.name == "DECIMAL" or right.type.name == "DECIMAL":
@@ -130,7 +127,7 @@ def _modulo(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
 
 
 def _comparison(operator: str) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         left, right = arguments
         names = {left.type.name, right.type.name}
         is_double = bool(names & {"DOUBLE", "FLOAT"}) and "DECIMAL" in names
@@ -146,7 +143,7 @@ def _comparison(operator: str) -> Build:
 
 
 def _test(template: str) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         name = compiler.writer.variable()
         compiler.writer.line(f"{name} = {template.format(*arguments)}")
         return Value(name, type, nullable=False)
@@ -154,7 +151,7 @@ def _test(template: str) -> Build:
     return build
 
 
-def _rounded(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _rounded(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     digits = str(arguments[1]) if len(arguments) > 1 else "0"
     source = f"{compiler.writer.use('round_to', numbers.round_to)}({arguments[0]}, {digits})"
     if type.name == "DECIMAL":
@@ -162,7 +159,7 @@ def _rounded(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value
     return compiler.writer.strict(type, arguments, source, may_be_null=type.name == "DECIMAL")
 
 
-def _local(compiler: Compiler, value: Value) -> str:
+def _local(compiler: Target, value: Value) -> str:
     """Return the source of the local time of a timestamp or date in microseconds."""
     if value.type.name == "TIMESTAMP_LTZ":
         return f"{compiler.writer.use('to_local', times.to_local)}({value}, {compiler.zone!r})"
@@ -173,7 +170,7 @@ def _local(compiler: Compiler, value: Value) -> str:
     raise compiler.refusal(f"a function of times on {value.type}")
 
 
-def _extract(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _extract(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     unit, moment = arguments
     if unit.source.strip("'") not in times.EXTRACTED:
         raise compiler.refusal(f"EXTRACT({unit} FROM {moment.type})")
@@ -181,7 +178,7 @@ def _extract(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value
     return compiler.writer.strict(type, [moment], f"{name}({unit}, {_local(compiler, moment)})")
 
 
-def _round_down(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _round_down(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) == 1:
         return _call(numbers.floor)(compiler, type, arguments)
     moment, unit = arguments
@@ -191,19 +188,19 @@ def _round_down(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Va
     return compiler.writer.strict(type, [moment], f"{name}({unit}, {moment})")
 
 
-def _ceil(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _ceil(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) > 1:
         raise compiler.refusal(f"CEIL({arguments[0].type} TO {arguments[1]})")
     return _call(numbers.ceil)(compiler, type, arguments)
 
 
-def _date_format(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _date_format(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     moment, pattern = arguments
     name = compiler.writer.use("formatted", times.formatted)
     return compiler.writer.strict(type, arguments, f"{name}({_local(compiler, moment)}, {pattern})")
 
 
-def _to_timestamp(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _to_timestamp(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) > 1:
         raise compiler.refusal("TO_TIMESTAMP with a format")
     writer = compiler.writer
@@ -214,7 +211,7 @@ def _to_timestamp(compiler: Compiler, type: SqlType, arguments: list[Value]) -> 
     return writer.strict(type, [parsed], f"{cut}({parsed}, {type.precision})")
 
 
-def _to_timestamp_ltz(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _to_timestamp_ltz(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) != 2 or not arguments[0].type.is_number:
         raise compiler.refusal("TO_TIMESTAMP_LTZ without a number and a precision")
     value, precision = arguments
@@ -222,13 +219,13 @@ def _to_timestamp_ltz(compiler: Compiler, type: SqlType, arguments: list[Value])
     return compiler.writer.strict(type, arguments, scaled)
 
 
-def _trim(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _trim(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     where, characters, text = arguments
     name = compiler.writer.use("f_trim", texts.trim)
     return compiler.writer.strict(type, [characters, text], f"{name}({where}, {characters}, {text})")
 
 
-def _concat_ws(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+def _concat_ws(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     separator, *parts = arguments
     found = ", ".join(map(str, parts))
     source = f"{separator}.join([part for part in ({found},) if part is not None])"
@@ -236,7 +233,7 @@ def _concat_ws(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Val
 
 
 def _digest_of(name: str) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         function = compiler.writer.use("f_digest", texts.digest)
         return compiler.writer.strict(type, arguments, f"{function}({name!r}, {arguments[0]})")
 
@@ -244,7 +241,7 @@ def _digest_of(name: str) -> Build:
 
 
 def _padded(*, on_left: bool) -> Build:
-    def build(compiler: Compiler, type: SqlType, arguments: list[Value]) -> Value:
+    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         function = compiler.writer.use("f_pad", texts.pad)
         source = f"{function}({', '.join(map(str, arguments))}, on_left={on_left})"
         return compiler.writer.strict(type, arguments, source, may_be_null=True)

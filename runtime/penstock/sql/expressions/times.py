@@ -104,7 +104,7 @@ def to_instant(micros: int, zone: str) -> int:
 
 
 def truncate(micros: int, precision: int) -> int:
-    step = 10 ** (6 - precision)
+    step: int = 10 ** (6 - precision)
     return micros - micros % step
 
 

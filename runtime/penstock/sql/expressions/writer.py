@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
+from penstock.common.errors import InvalidJob
 from penstock.sql.plan.types import SqlType
 
 
@@ -77,6 +78,20 @@ class CodeWriter:
     def function(self, name: str, arguments: list[str]) -> Callable[..., Any]:
         """Return the function whose body was written."""
         return define(name, arguments, self.lines, self.names)
+
+
+class Target(Protocol):
+    """The writer of an expression, as its functions see it."""
+
+    @property
+    def writer(self) -> CodeWriter: ...
+
+    @property
+    def zone(self) -> str:
+        """Return the time zone of TIMESTAMP_LTZ."""
+
+    def refusal(self, what: str) -> InvalidJob:
+        """Return the error that Penstock does not support something."""
 
 
 def define(name: str, arguments: list[str], lines: list[str], names: dict[str, Any]) -> Callable[..., Any]:

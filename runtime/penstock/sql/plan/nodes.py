@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.sql.plan.rex import Rex, rex_of
-from penstock.sql.plan.types import SqlType, type_of
+from penstock.sql.plan.types import SqlType
 
 
 @dataclass(frozen=True)
@@ -163,45 +162,6 @@ class Plan:
 
 def refusal(what: str, remedy: str) -> InvalidJob:
     return InvalidJob(f"SQL: {what}", remedy=remedy)
-
-
-def read_plan(text: str, zone: str = "UTC") -> Plan:
-    """Return the plan that Flink's planner compiled.
-
-    Args:
-        text: JSON of a compiled plan.
-        zone: time zone of TIMESTAMP_LTZ columns, if the plan names none.
-
-    Raises:
-        InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
-    """
-    from penstock.sql.plan.reading import READERS, Source
-
-    found = json.loads(text)
-    inputs: dict[int, list[int]] = {node["id"]: [] for node in found["nodes"]}
-    for edge in found["edges"]:
-        inputs[edge["target"]].append(edge["source"])
-    outputs: dict[int, tuple[Column, ...]] = {}
-    nodes = []
-    for raw in found["nodes"]:
-        name, _, version = raw["type"].rpartition("_")
-        short = name.removeprefix("stream-exec-")
-        if short not in READERS or version not in READERS[short].versions:
-            raise refusal(
-                f"Penstock does not support the node {raw['type']} of the plan: {raw.get('description', '')[:200]}",
-                "rewrite the query with the operations that docs/sql.md lists, or use the DataStream API for this step",
-            )
-        output = tuple(Column(name, type) for name, type in type_of(raw["outputType"]).fields)
-        of = tuple(outputs[id] for id in inputs[raw["id"]])
-        base: dict[str, Any] = {
-            "id": raw["id"],
-            "inputs": tuple(inputs[raw["id"]]),
-            "output": output,
-            "description": raw.get("description", ""),
-        }
-        nodes.append(READERS[short].read(Source(raw, of, zone), base))
-        outputs[raw["id"]] = output
-    return Plan(tuple(nodes), found["flinkVersion"])
 
 
 def expression(node: dict[str, Any] | None) -> Rex | None:

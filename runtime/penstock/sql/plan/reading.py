@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from penstock.sql.plan.nodes import (
     Exchange,
     GroupAggregate,
     Node,
+    Plan,
     Rank,
     Scan,
     Sink,
@@ -253,3 +255,40 @@ READERS = {
     "sink": Reader(_sink, ("1", "2")),
 }
 """The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""
+
+
+def read_plan(text: str, zone: str = "UTC") -> Plan:
+    """Return the plan that Flink's planner compiled.
+
+    Args:
+        text: JSON of a compiled plan.
+        zone: time zone of TIMESTAMP_LTZ columns, if the plan names none.
+
+    Raises:
+        InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
+    """
+    found = json.loads(text)
+    inputs: dict[int, list[int]] = {node["id"]: [] for node in found["nodes"]}
+    for edge in found["edges"]:
+        inputs[edge["target"]].append(edge["source"])
+    outputs: dict[int, tuple[Column, ...]] = {}
+    nodes = []
+    for raw in found["nodes"]:
+        name, _, version = raw["type"].rpartition("_")
+        short = name.removeprefix("stream-exec-")
+        if short not in READERS or version not in READERS[short].versions:
+            raise refusal(
+                f"Penstock does not support the node {raw['type']} of the plan: {raw.get('description', '')[:200]}",
+                "rewrite the query with the operations that docs/sql.md lists, or use the DataStream API for this step",
+            )
+        output = tuple(Column(name, type) for name, type in type_of(raw["outputType"]).fields)
+        of = tuple(outputs[id] for id in inputs[raw["id"]])
+        base: dict[str, Any] = {
+            "id": raw["id"],
+            "inputs": tuple(inputs[raw["id"]]),
+            "output": output,
+            "description": raw.get("description", ""),
+        }
+        nodes.append(READERS[short].read(Source(raw, of, zone), base))
+        outputs[raw["id"]] = output
+    return Plan(tuple(nodes), found["flinkVersion"])

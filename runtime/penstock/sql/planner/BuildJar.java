@@ -1,4 +1,4 @@
-package penstock.sql;
+package penstocksql;
 
 import java.io.File;
 import java.io.FileOutputStream;

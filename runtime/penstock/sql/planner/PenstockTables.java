@@ -1,4 +1,4 @@
-package penstock.sql;
+package penstocksql;
 
 import java.util.Collections;
 import java.util.Map;

@@ -1,4 +1,4 @@
-package penstock.sql;
+package penstocksql;
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;

@@ -95,7 +95,7 @@ def compile_jar(sources: list[Path], target: Path, flink: list[Path]) -> None:
         os.pathsep.join(map(str, [*compiler, *flink])),
         "org.codehaus.janino.SimpleCompiler",
         str(Path(__file__).parent / "BuildJar.java"),
-        "penstock.sql.BuildJar",
+        "penstocksql.BuildJar",
         str(target),
         *map(str, sources),
     ]

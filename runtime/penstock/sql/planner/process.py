@@ -165,7 +165,7 @@ class PlannerProcess:
             f"-Dpenstock.connectors={listed}",
             "-cp",
             os.pathsep.join(map(str, class_path())),
-            "penstock.sql.PlannerMain",
+            "penstocksql.PlannerMain",
             "streaming",
         ]
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - `close` closes it

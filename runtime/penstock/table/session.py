@@ -1,0 +1,24 @@
+"""`Session`: a `TableEnvironment` as its tables and statement sets see it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from penstock.table.table_result import TableResult
+
+
+class Session(Protocol):
+    """The tables, views and options of a session."""
+
+    def execute_sql(self, stmt: str) -> TableResult: ...
+
+    def explain_sql(self, stmt: str) -> str: ...
+
+    def _column_names(self, query: str) -> list[str]: ...
+
+    def _view_of(self, query: str) -> str:
+        """Create a temporary view of a query, and return its name in SQL."""
+
+    def _insert_all(self, statements: list[str]) -> TableResult:
+        """Start one job for several INSERT statements."""
