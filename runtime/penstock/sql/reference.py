@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from penstock.sql.expressions.compiler import SPECIAL
 from penstock.sql.expressions.functions import FUNCTIONS
 from penstock.sql.operators import aggregates
@@ -12,8 +14,8 @@ _INTERNAL = ("REINTERPRET", "SEARCH")
 """Functions that only plans contain."""
 
 
-def _names(names: list[str]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
+def _block(title: str, names: list[str]) -> list[str]:
+    return ["", f"{title}:", "", "```text", *textwrap.wrap("  ".join(names), 118), "```"]
 
 
 def as_markdown() -> str:
@@ -30,7 +32,6 @@ def as_markdown() -> str:
     functions = sorted({*FUNCTIONS, *SPECIAL} - set(_INTERNAL))
     operators = [name for name in functions if not name[0].isalpha()]
     words = [name for name in functions if name[0].isalpha()]
-    lines += ["", f"- Operators: {_names(operators).replace('|', chr(92) + '|')}"]
-    lines += [f"- Functions: {_names(words)}", f"- Aggregates: {_names(sorted(aggregates.FUNCTIONS))}"]
-    lines += [f"- Nodes of the plan: {_names(sorted(READERS))}"]
+    lines += _block("Operators", operators) + _block("Functions", words)
+    lines += _block("Aggregates", sorted(aggregates.FUNCTIONS)) + _block("Nodes of the plan", sorted(READERS))
     return "\n".join(lines) + "\n"
