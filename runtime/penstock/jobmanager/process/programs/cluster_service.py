@@ -111,7 +111,9 @@ class ClusterService(SlotService):
     def __init__(self, cluster: SharedCluster, metrics: MetricStore, program: ProgramSpec) -> None:
         super().__init__(cluster)
         self._metrics = metrics
-        self._job_ids = {program.job_id_of(number) for number in range(MAX_JOBS)}
+        self._program = program
+        self._job_ids: dict[str, int] = {}
+        """Known ids of jobs. Most programs have one job, so further ids are computed only when they are needed."""
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         """Return the functions by name."""
@@ -129,7 +131,11 @@ class ClusterService(SlotService):
 
     def has_job(self, job_id: str) -> bool:
         """Return whether the program can have a job with this id."""
-        return job_id in self._job_ids
+        with self._lock:
+            while job_id not in self._job_ids and len(self._job_ids) < MAX_JOBS:
+                number = len(self._job_ids)
+                self._job_ids[self._program.job_id_of(number)] = number
+            return job_id in self._job_ids
 
     def release_workers(self, job_ids: Iterable[str]) -> None:
         """Let executors end the Python workers of jobs that a killed process has left."""
