@@ -56,6 +56,8 @@ ALLOWED = {
     "jobmanager/autoscaling/autoscaler.py::Autoscaler._on_decision": "times of events in the history, for people",
     "jobmanager/autoscaling/sampling.py::Sampler.take": "time of a sample in a recording, for people",
     "jobmanager/process/election/kubernetes_lease.py::_now": "times in a Lease, for people; members compare only their own monotonic times",
+    "jobmanager/process/programs/applications.py::Applications.close": "end of a program, for people",
+    "jobmanager/process/programs/jars.py::SessionJars.__init__": "age of uploads in storage, which outlive the process",
     "jobmanager/process/programs/running_program.py::RunningProgram.lost_job": "end of a job, for people",
     "jobmanager/process/programs/running_program.py::RunningProgram.show_started": "start of a job, for people",
     "jobmanager/process/programs/running_program.py::RunningProgram.show_waiting": "times of a job that starts again, for people",
