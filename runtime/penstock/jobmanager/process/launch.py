@@ -175,8 +175,7 @@ def run_master(
         job_id = job_id or job_id_of(settings)
         if is_elected(settings):
             member = join(settings, job_id, cluster.host)
-            cluster.accepts_workers, member.on_lead = False, cluster.accept_workers
-            cluster.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
+            cluster.take_part_in(member, settings)
     submit = SubmitOptions(
         job_id=job_id or JobID.generate().digits,
         restore_path=restore or "",
@@ -225,6 +224,7 @@ def fork_check(check: Callable[[], bool]) -> Callable[[], bool]:
 def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
     """Run as a session cluster until the process receives a stop signal. Return the exit code."""
     from penstock.jobmanager.process.agreed import spark_secret
+    from penstock.jobmanager.process.election.joining import is_elected, join
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
     from penstock.jobmanager.process.master.session_cluster import run_session_cluster, with_checkpoints
 
@@ -233,8 +233,12 @@ def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
         return run_session_cluster(LocalClusterProvider(), settings)
     spark_secret(settings)
     cluster = MasterClusterProvider(settings)
+    member = None
+    if is_elected(settings):
+        member = join(settings, settings.get(options.CLUSTER_ID) or "session", cluster.host)
+        cluster.take_part_in(member, settings)
     cluster.begin()
-    return run_session_cluster(cluster, settings)
+    return run_session_cluster(cluster, settings, member=member)
 
 
 def check(

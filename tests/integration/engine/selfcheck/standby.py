@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO
@@ -135,14 +136,23 @@ class Standbys:
 
     def _signal(self, name: str, number: signal.Signals) -> None:
         self._note(name)
-        process = psutil.Process(self.processes[name].pid)
-        for found in (process, *process.children(recursive=True)):
-            os.kill(found.pid, number)
+        for found in self._tree(name):
+            with suppress(ProcessLookupError):
+                os.kill(found.pid, number)
 
     def _note(self, name: str) -> None:
         """Remember the processes below a process, because the kernel gives them another parent after its end."""
-        if self.processes[name].poll() is None:
-            self._below |= {p.pid: p for p in psutil.Process(self.processes[name].pid).children(recursive=True)}
+        self._below |= {p.pid: p for p in self._tree(name)[1:]}
+
+    def _tree(self, name: str) -> list[psutil.Process]:
+        """Return the process and the processes below it. The list is empty if the process has ended."""
+        if self.processes[name].poll() is not None:
+            return []
+        try:
+            process = psutil.Process(self.processes[name].pid)
+            return [process, *process.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
 
     def _start(self, name: str) -> None:
         log = (self.folder / f"{name}.log").open("ab")

@@ -28,6 +28,7 @@ from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
+from penstock.jobmanager.process.election.member import Member
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
 
@@ -124,6 +125,11 @@ class MasterClusterProvider:
             self._end_when_driver_ends(cluster)
             if self.accepts_workers:
                 self._listen(cluster, config.host)
+
+    def take_part_in(self, member: Member, settings: Configuration) -> None:
+        """Accept workers only from the time at which this process leads. Call it before `begin`."""
+        self.accepts_workers, member.on_lead = False, self.accept_workers
+        self.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
 
     def accept_workers(self) -> None:
         """Let workers register, because this process leads now."""

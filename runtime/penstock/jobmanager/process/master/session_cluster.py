@@ -20,7 +20,9 @@ from penstock.common.configuration import Configuration
 from penstock.common.credentials.local_token import LocalToken, is_loopback
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.job.settings import object_store_options
+from penstock.jobmanager.process.election.member import Member
 from penstock.jobmanager.process.master.master_process import collect_rarely, suspend
+from penstock.jobmanager.process.master.serving import serve_as
 from penstock.jobmanager.process.programs.graphs import SentGraphs
 from penstock.jobmanager.process.programs.jars import SessionJars
 from penstock.jobmanager.process.programs.program_store import ProgramStore
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 WAKE_S = 1.0
 """Interval in seconds in which the main thread handles signals."""
+_LEAD_POLL_S = 0.2
 
 
 class SharedProvider(ClusterProvider, Protocol):
@@ -46,12 +49,16 @@ class SharedProvider(ClusterProvider, Protocol):
 
 
 def run_session_cluster(
-    provider: SharedProvider, settings: Configuration, stop_requested: threading.Event | None = None
+    provider: SharedProvider,
+    settings: Configuration,
+    stop_requested: threading.Event | None = None,
+    member: Member | None = None,
 ) -> int:
     """Accept programs until the process must stop. Return the exit code, 0.
 
     Args:
         stop_requested: event that is set when the process must stop. SIGTERM and SIGINT set it too.
+        member: this process in the election of its cluster. A standby runs no programs. None means that this process always leads.
 
     Raises:
         ClusterError: REST is disabled, or its port is in use.
@@ -62,20 +69,26 @@ def run_session_cluster(
             remedy="set rest.port to a port, or to 0",
         )
     with _with_token(settings) as (with_token, token):
-        return _serve(provider, with_token, token, stop_requested or threading.Event())
+        return _serve(provider, with_token, token, stop_requested or threading.Event(), member)
 
 
 def _serve(
-    provider: SharedProvider, settings: Configuration, token: LocalToken | None, stop_requested: threading.Event
+    provider: SharedProvider,
+    settings: Configuration,
+    token: LocalToken | None,
+    stop_requested: threading.Event,
+    member: Member | None,
 ) -> int:
     collect_rarely()
     session = _EndingSession(provider, stop_requested)
     with master_log(settings) as session.logs, _storage(settings) as (folder, url):
         session.programs = _programs(provider, session, settings, folder, url)
-        session.programs.start()
+        if member is None:
+            session.programs.start()
         jars = SessionJars(session.programs, settings.get(options.PROGRAM_RETENTION).total_seconds())
-        server = session.serve(settings, programs=SentGraphs(session.programs), jars=jars)
+        server = serve_as(member, session, settings, programs=SentGraphs(session.programs), jars=jars)
         assert server is not None
+        session.waits_to_lead = None  # the whole session waits
         if token is not None and is_loopback(settings.get(options.REST_BIND_ADDRESS)):
             token.publish(server.address, server.port)
         if threading.current_thread() is threading.main_thread():
@@ -84,14 +97,27 @@ def _serve(
         print(f"Session cluster at {server.url}", flush=True)
         print(f"export PENSTOCK_TOKEN_FILE={settings.get(options.REST_TOKEN_FILE)}", flush=True)
         try:
+            if member is not None and _leads(member, stop_requested):
+                session.programs.start()
+                member.serve()
             while not stop_requested.wait(WAKE_S):  # a signal that another thread has received takes effect only then
                 jars.sweep_sometimes()
         finally:
             session.programs.suspend()
             suspend(session)
+            if member is not None:
+                member.leave()
             server.stop()
             session.cluster.stop()
     return 0
+
+
+def _leads(member: Member, stop_requested: threading.Event) -> bool:
+    """Wait until this process leads, or must stop. Return whether it leads."""
+    while not stop_requested.is_set():
+        if member.wait(_LEAD_POLL_S):
+            return True
+    return False
 
 
 @contextmanager

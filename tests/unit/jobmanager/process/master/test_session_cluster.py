@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 import types
+from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from pyspark import cloudpickle
 
 from penstock import __version__
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob
+from penstock.jobmanager.cluster.spark_cluster import free_port
+from penstock.jobmanager.process.election.joining import join
 from penstock.jobmanager.process.master.session_cluster import _for_jobs, _with_token, run_session_cluster
 from penstock.jobmanager.process.programs.process import remote_programs
 from penstock.jobmanager.process.programs.process.remote_programs import _Collected
 from penstock.jobmanager.process.programs.process.shipping import PYTHON, own_modules, shipped, unpacked
+from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.jobmanager.process.session.embedded import LocalClusterProvider
 from penstock.rest.errors import Conflict
 
@@ -118,3 +124,55 @@ def test_a_session_without_rest_is_refused() -> None:
 def test_jobs_do_not_change_the_clusters_own_rest_settings() -> None:
     given = {"rest.port": "1", "security.rest.token-file": "/t", "jobmanager.rpc.port": "2", "s3.endpoint": "e"}
     assert _for_jobs(given) == {"s3.endpoint": "e"}
+
+
+def test_a_second_session_cluster_is_on_standby_until_the_first_one_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "token").write_text("s3cret")
+    headers = {"Authorization": "Bearer s3cret"}
+    started: list[str] = []
+    monkeypatch.setattr(ProgramRunner, "start", lambda self: started.append(threading.current_thread().name))
+    stops = {name: threading.Event() for name in ("first", "second")}
+    ports = {name: free_port() for name in stops}
+    threads = []
+
+    def answer(name: str) -> int:
+        try:
+            return httpx.get(f"http://127.0.0.1:{ports[name]}/overview", headers=headers, timeout=30).status_code
+        except httpx.ConnectError:
+            return 0
+
+    def start(name: str) -> None:
+        settings = Configuration(
+            {
+                "high-availability.type": "file",
+                "high-availability.storageDir": str(tmp_path / "ha"),
+                "rest.port": str(ports[name]),
+                "rest.bind-address": "127.0.0.1",
+                "security.rest.token-file": str(tmp_path / "token"),
+            }
+        )
+        member = join(settings, "session", "127.0.0.1")
+        arguments = (LocalClusterProvider(), settings, stops[name], member)
+        threads.append(threading.Thread(target=run_session_cluster, args=arguments, name=name, daemon=True))
+        threads[-1].start()
+        eventually(lambda: answer(name) == 200)
+
+    start("first")
+    start("second")
+    assert started == ["first"]
+    stops["first"].set()
+    eventually(lambda: started == ["first", "second"])
+    eventually(lambda: answer("second") == 200)
+    stops["second"].set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
