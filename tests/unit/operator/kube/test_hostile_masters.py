@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ import pytest
 
 from penstock_operator.connections import connection_pool
 from penstock_operator.engine import client as client_module
+from penstock_operator.engine.autoscaler import Autoscaler
 from penstock_operator.engine.client import HttpEngine
 from penstock_operator.errors import EngineError, EngineUnreachable
 
@@ -98,3 +100,39 @@ def test_an_answer_that_is_nested_too_deep_is_invalid_json() -> None:
     body = b"[" * 200_000
     head = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode()
     assert "not JSON" in refusal(lambda writer: writer.write(head + body))
+
+
+def autoscaler_of(body: object) -> Autoscaler:
+    content = json.dumps(body).encode()
+
+    async def scenario() -> Autoscaler:
+        async with master(lambda writer: writer.write(HEAD + b"\r\n" + content)) as engine:
+            return await engine.autoscaler("a" * 32)
+
+    return asyncio.run(scenario())
+
+
+ANSWER = {"mode": "active", "current": 2, "requested": 2, "wanted": 4, "reason": "WAITING_FOR_SLOTS", "message": "m"}
+
+
+def test_the_state_of_the_autoscaler_is_read() -> None:
+    found = autoscaler_of({**ANSWER, "decisions": [{"timestamp": 1_000, "current": 2, "wanted": 4, "inputs": [{}]}]})
+    assert (found.needed, len(found.decisions), len(found.inputs)) == (4, 1, 1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"current": None},
+        {"wanted": "many"},
+        {"requested": {}},
+        {"decisions": 7},
+        {"decisions": [{"timestamp": 10**30, "current": 1, "wanted": 1}]},
+        {"decisions": [{"current": 1}]},
+        {"decisions": [{"timestamp": 1, "current": 1, "wanted": 1, "inputs": 7}]},
+    ],
+    ids=repr,
+)
+def test_a_wrong_state_of_the_autoscaler_is_an_error_of_the_engine(wrong: dict[str, object]) -> None:
+    with pytest.raises(EngineError, match="is not that of an autoscaler"):
+        autoscaler_of({**ANSWER, **wrong})
