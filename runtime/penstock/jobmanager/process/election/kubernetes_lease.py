@@ -31,7 +31,7 @@ class KubernetesLease:
     """Claims in the Lease `name`.
 
     Args:
-        url: URL of the API server.
+        client: client of the API server.
         token: file with the token, which is read for each request, because Kubernetes renews it.
         duration_s: lease duration in seconds, for people who read the Lease.
     """

@@ -34,7 +34,6 @@ class Member:
         claims: place of the claims.
         id: unique id of this process.
         host: address at which other members reach this process.
-        on_lead: function that is called once, in the thread of the election, when this process begins to lead.
         on_loss: function that is called when this process has lost the leadership. It must end the process.
     """
 
@@ -49,6 +48,7 @@ class Member:
     ) -> None:
         self._claims, self._id, self.host, self._times = claims, id, host, times
         self.on_lead: Callable[[], object] = lambda: None
+        """Function that is called once, in the thread of the election, when this process begins to lead."""
         self._on_loss = on_loss
         self._elector: Elector | None = None
         self._link: LeaderLink | None = None
