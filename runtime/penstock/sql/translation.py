@@ -75,13 +75,21 @@ class StreamPlan:
         self._streams: dict[int, SqlStream] = {}
 
     def add_to_environment(self) -> SqlStream:
-        """Create the streams and sinks of all nodes.
+        """Create the streams and sinks of all nodes. After an error, the environment has no new sinks.
 
         Return the stream that the collecting sink reads, or the input of the last sink.
 
         Raises:
             InvalidJob: an option, a function or a combination of nodes is not supported. The error names it.
         """
+        sinks = len(self._env._sinks)
+        try:
+            return self._translate_all()
+        except BaseException:
+            del self._env._sinks[sinks:]
+            raise
+
+    def _translate_all(self) -> SqlStream:
         found = None
         for position, node in enumerate(self._plan.nodes):
             if isinstance(node, nodes.Sink):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.common.errors import InvalidJob
 from penstock.common.types import Row, RowKind
 from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.streams.closeable_iterator import CloseableIterator
 from penstock.sql.plan.nodes import Sink
 from penstock.sql.plan.reading import read_plan
 from penstock.sql.planner.process import Answer, PlannerProcess
@@ -195,8 +196,12 @@ class TableEnvironment:
     def _query(self, answer: Answer) -> TableResult:
         stream, make = self._collected(answer)
 
+        def made() -> Iterator[Row]:
+            with stream.stream.execute_and_collect("collect") as values:
+                yield from map(make, values)
+
         def rows() -> Iterator[Row]:
-            return map(make, stream.stream.execute_and_collect("collect"))
+            return CloseableIterator(made())
 
         return TableResult(answer.names, rows, changelog=True)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -61,6 +63,24 @@ def test_a_query_gives_the_same_result_after_a_crash_a_rescale_and_a_restore(nam
         harness.push("readings", *found[30:])
         harness.close("readings")
         assert result(harness, text) == expected(name)
+
+
+def test_a_refused_statement_leaves_no_sink_in_the_environment():
+    from penstock.common.errors import InvalidJob
+
+    text = (PLANS / "group.plan.json").read_text()
+    plan = read_plan(text.replace('"connector": "penstock-collect"', '"connector": "print", "color": "red"'))
+    with JobHarness() as harness:
+        env = harness.environment()
+        with pytest.raises(InvalidJob, match="the option 'color' is not supported"):
+            StreamPlan(env, plan, tables={TABLE: harness.source("readings")}).add_to_environment()
+        assert env._sinks == []
+
+
+def test_the_types_of_columns_are_imported_without_sql():
+    code = "import sys, penstock.datastream, penstock.table; print([m for m in sys.modules if m.startswith('penstock.sql')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "[]\n"
 
 
 def test_an_unknown_node_is_refused_by_its_name():
