@@ -168,8 +168,10 @@ docs: $(STAMP) $(DOCS)/.installed ## build the documentation as a site with sear
 	@echo "The site is in build/site. To read it: $(PYTHON) -m http.server --directory build/site"
 
 LOCK := uv pip compile -q --python-version 3.11 --no-annotate --no-header --no-emit-index-url --generate-hashes
+# The jars of the extra flink-sql have 330 MB. Its version is fixed in pyproject.toml, and `make test-sql` downloads it.
+EXTRAS := $(PYTHON) -c 'import tomllib; print(*("--extra=" + e for e in tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"] if e != "flink-sql"))'
 lock: ## update requirements.lock, and the hashes of the tools in tools/*.in
-	@$(LOCK) pyproject.toml --all-extras -o requirements.lock
+	@$(LOCK) pyproject.toml $$($(EXTRAS)) -o requirements.lock
 	@$(LOCK) --allow-unsafe tools/build.in -o tools/build.lock
 	@$(LOCK) tools/docs.in -o tools/docs.lock
 	@$(LOCK) tools/go.in -o tools/go.lock
