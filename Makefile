@@ -154,7 +154,7 @@ prose: $(STAMP) ## check that texts are plain English; PATHS=runtime/penstock/co
 check: lint types imports prose ## check lint, types, import contracts and plain English
 
 crds: $(STAMP) ## generate crds/ from the models
-	@PYTHONPATH=operator:runtime $(BIN)/python -m penstock_operator.api.generate
+	@PYTHONPATH=operator:runtime $(BIN)/python -m penstock_operator.api.schema.generate
 
 DOCS := build/docs-venv
 $(DOCS)/.installed: tools/docs.lock

@@ -1,7 +1,7 @@
 """The kinds of the API group `penstock.dev`, as pydantic models.
 
 This package may import pydantic. It must not import Kubernetes clients, kopf or the engine. `python -m
-penstock_operator.api.generate` generates the CRDs in `crds/` and the reference in `docs/operator/reference.md` from
+penstock_operator.api.schema.generate` generates the CRDs in `crds/` and the reference in `docs/operator/reference.md` from
 these classes.
 """
 

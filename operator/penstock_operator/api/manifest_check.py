@@ -14,10 +14,10 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from penstock_operator.api.cluster_fields import checked_alone, refused_fields
-from penstock_operator.api.crds import MAX_CLUSTER_NAME, MAX_NAME
 from penstock_operator.api.flinkcluster import FlinkClusterSpec
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec
+from penstock_operator.api.schema.crds import MAX_CLUSTER_NAME, MAX_NAME
 from penstock_operator.api.validation import parse_cluster_spec, parse_spec
 from penstock_operator.api.version import API_VERSION, GROUP
 from penstock_operator.errors import Problem, SpecError

@@ -14,7 +14,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.api.shapes import OBJECT, OBJECTS, STRING, STRINGS, TEXTS, list_of, of_fields, shape_problems
+from penstock_operator.api.schema.shapes import (
+    OBJECT,
+    OBJECTS,
+    STRING,
+    STRINGS,
+    TEXTS,
+    list_of,
+    of_fields,
+    shape_problems,
+)
 from penstock_operator.errors import Problem
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 
 from penstock import __version__
 from penstock.cli.commands.projects.init import FILES, PLACEHOLDER
-from penstock_operator.api.crds import MAX_NAME
+from penstock_operator.api.schema.crds import MAX_NAME
 
 if TYPE_CHECKING:
     from tests.unit.cli.terminal import Outcome, Terminal

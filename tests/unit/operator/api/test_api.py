@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock_operator.api.crds import all_crds
 from penstock_operator.api.flinkjob import FlinkJobSpec, workers_for
-from penstock_operator.api.generate import SIZE_LIMIT, main, outputs
 from penstock_operator.api.pod_template import check_pod_template
+from penstock_operator.api.schema.crds import all_crds
+from penstock_operator.api.schema.generate import SIZE_LIMIT, main, outputs
 from penstock_operator.api.status.flinkjob_status import FlinkJobStatus, parse_status, unreadable
 from penstock_operator.api.types import DURATION_PATTERN, format_duration, format_time, parse_duration
 from penstock_operator.api.validation import FIXED_KEYS, OWNED_KEYS, parse_spec, quantity

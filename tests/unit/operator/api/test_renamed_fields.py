@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock_operator.api.crds import all_crds
+from penstock_operator.api.schema.crds import all_crds
 from penstock_operator.api.status.flinkjob_status import FlinkJobStatus, parse_status
 
 TIME = "2026-01-02T03:04:05Z"

@@ -59,7 +59,7 @@ def init(
 
 def _check_name(name: str, folder: Path) -> None:
     """Refuse a name that a FlinkJob cannot have."""
-    from penstock_operator.api.crds import MAX_NAME
+    from penstock_operator.api.schema.crds import MAX_NAME
 
     if _NAME.fullmatch(name) and len(name) <= MAX_NAME:
         return

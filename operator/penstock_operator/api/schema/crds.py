@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from penstock_operator.api.flinkcluster import FlinkClusterSpec, FlinkClusterStatus
 from penstock_operator.api.flinkjob import FlinkJobSpec
 from penstock_operator.api.flinksnapshot import FlinkSnapshotSpec, FlinkSnapshotStatus
-from penstock_operator.api.schema import structural_schema
+from penstock_operator.api.schema.structural import structural_schema
 from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
 from penstock_operator.api.version import GROUP, VERSION
 

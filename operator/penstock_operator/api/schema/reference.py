@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _HEAD = """# Fields of FlinkJob, FlinkSnapshot and FlinkCluster
 
-<!-- Generated from the models in `penstock_operator.api` by `python -m penstock_operator.api.generate`. Do not edit. -->
+<!-- Generated from the models in `penstock_operator.api` by `python -m penstock_operator.api.schema.generate`. Do not edit. -->
 
 Use this page to find the type, the default and the meaning of a field. Users write `spec`. The operator writes `status`.
 [upgrade.md](upgrade.md) describes the effect of a change of each field on a running job. The same descriptions are in the
