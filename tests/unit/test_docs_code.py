@@ -21,7 +21,8 @@ from penstock.common.config.option import ConfigOption
 from penstock.common.config.option_table import FORMER_KEYS, OPTIONS
 from penstock.metrics.scope import ScopeKind
 from penstock.rest.app import create_app
-from penstock.rest.gateway import Programs
+from penstock.rest.gateway import Jars, Programs
+from penstock.state.rocksdb.metrics import METRIC_OPTIONS, TICKERS
 from penstock.state.rocksdb.options import DEFAULTS, PREFIX
 from penstock_operator.api.flinkjob import TLS_SECRET
 from tests.unit.rest.fake_gateway import FakeGateway
@@ -161,6 +162,7 @@ OF_FAMILIES = {
     TLS_SECRET,  # the operator reads it
     "security.protocol",  # a property of Kafka's client
     *(f"{PREFIX}{name}" for name in [*DEFAULTS, "predefined-options"]),
+    *(f"{PREFIX}{METRIC_OPTIONS}{name}" for name in TICKERS),
     *(f"metrics.scope.{kind.value}" for kind in ScopeKind),
 }
 
@@ -216,7 +218,7 @@ def test_commands_and_flags_that_pages_show_exist() -> None:
 
 
 def test_paths_that_rest_md_names_are_routed() -> None:
-    app = create_app(FakeGateway(), programs=Mock(spec=Programs))
+    app = create_app(FakeGateway(), programs=Mock(spec=Programs), jars=Mock(spec=Jars))
     described = app.openapi()["paths"]
     routes = [({method.upper() for method in of}, re.sub(r"\{[^}]*\}", ":", path)) for path, of in described.items()]
     routes += [({"GET"}, "/openapi.json")]

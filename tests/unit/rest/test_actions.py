@@ -62,7 +62,8 @@ def test_a_savepoint_without_any_directory_is_refused(client: AsgiClient) -> Non
 def test_a_client_may_choose_the_request_id(client: AsgiClient) -> None:
     body = {"target-directory": "s3://b", "triggerId": TRIGGER}
     assert client.post(f"/jobs/{JOB_ID}/savepoints", json=body).json() == {"request-id": TRIGGER}
-    assert client.patch(f"/jobs/{JOB_ID}/rescaling?parallelism=3&triggerId={TRIGGER}").json() == {"request-id": TRIGGER}
+    rescaling = client.patch(f"/jobs/{JOB_ID}/rescaling?parallelism=3&triggerId={TRIGGER}").json()
+    assert rescaling == {"request-id": TRIGGER, "triggerid": TRIGGER}
     bad = client.post(f"/jobs/{JOB_ID}/savepoints", json={"triggerId": "x"})
     assert bad.status_code == 400
     assert "triggerId" in bad.json()["errors"][0]

@@ -29,7 +29,7 @@ def test_a_program_arrives_with_its_versions(programs: Mock) -> None:
     versions = {"X-Penstock-Version": "1.2", "X-Python-Version": "3.11"}
     answer = client.post("/programs", content=b"program", headers=versions)
     assert (answer.status_code, answer.json()) == (202, {"job-id": "a" * 32})
-    programs.submit.assert_called_once_with(b"program", "1.2", "3.11")
+    programs.submit.assert_called_once_with(b"program", "1.2", "3.11", collects=False)
     assert client.post("/v1/programs/b/results?from=7").json() == {"values": ["YQ=="], "is-done": True}
     programs.results.assert_called_once_with("b", 7)
     assert client.post("/programs/b/results?from=-1").status_code == 400

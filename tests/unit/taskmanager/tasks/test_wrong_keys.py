@@ -208,9 +208,10 @@ def test_a_column_of_wrong_keys_is_refused(column: list[Any]) -> None:
         run.push_batch(batch)
 
 
-def test_one_subtask_computes_no_key_per_record() -> None:
+def test_one_subtask_computes_the_key_of_few_records() -> None:
     seen: list[Any] = []
     partitioning = Partitioning(Exchange.KEY_GROUP, lambda record: seen.append(record) or record)
     writer = create_writer(exchange(partitioning, 1), 0, lambda target, row: None)
     writer.write(RowBatch(list(range(1000)), None))
-    assert seen == [0]
+    assert seen[0] == 0
+    assert len(seen) <= 100  # the sketch of hot keys takes a sample

@@ -34,8 +34,8 @@ def is_elected(settings: Configuration) -> bool:
 def job_id_of(settings: Configuration) -> str | None:
     """Return the job id that all masters of a cluster have in common, or None if the settings name no cluster.
 
-    >>> job_id_of(Configuration({"high-availability.cluster-id": "weather"}))
-    'ffde62ea3bc5b23ac06bf11e3e8ffd0a'
+    >>> job_id_of(Configuration({"high-availability.type": "file", "high-availability.cluster-id": "weather"}))
+    '2cff21095b8f51d5b5d9ed36b7efdf6c'
     """
     name = settings.get(options.CLUSTER_ID)
     if not name or not is_elected(settings):
