@@ -109,16 +109,28 @@ class Member:
             self._link.close()
 
     def _run(self) -> None:
+        """Take part until the process ends. An unexpected failure ends the process, because it would lead without heartbeats."""
         assert self._elector is not None
+        reason = ""
+        try:
+            reason = self._take_part(self._elector)
+        except Exception as error:
+            logger.exception("the election has failed in this process")
+            reason = f"{type(error).__name__}: {error}"
+        with suppress(Exception):  # the lease ends anyway
+            self._elector.release()
+        if reason:
+            self._on_loss(reason)
+
+    def _take_part(self, elector: Elector) -> str:
+        """Return the reason for the loss of the leadership, or an empty string if the process ends."""
         while not self._ending.is_set():
             began = time.monotonic()
-            if self._step(self._elector) is Role.LOST:
-                self._on_loss(self._elector.reason)
-                return
+            if self._step(elector) is Role.LOST:
+                return elector.reason
             self._wake.wait(max(0.0, began + self._times.interval_s - time.monotonic()))
             self._wake.clear()
-        with suppress(PenstockError):
-            self._elector.release()
+        return ""
 
     def _step(self, elector: Elector) -> Role:
         before = elector.role

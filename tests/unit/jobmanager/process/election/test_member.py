@@ -21,13 +21,21 @@ class Members:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.lost: list[str] = []
+        self.reasons: list[str] = []
         self.all: list[Member] = []
 
     def start(self, name: str) -> Member:
+        return self.member(name).start(f"http://{name}")
+
+    def member(self, name: str) -> Member:
+        def on_loss(reason: str) -> None:
+            self.reasons.append(reason)
+            self.lost.append(name)
+
         claims = StorageClaims(CheckpointStorage(f"file://{self.folder}", "c"))
-        member = Member(claims, name, "127.0.0.1", TIMES, on_loss=lambda reason: self.lost.append(name))
+        member = Member(claims, name, "127.0.0.1", TIMES, on_loss=on_loss)
         self.all.append(member)
-        return member.start(f"http://{name}")
+        return member
 
 
 @pytest.fixture
@@ -78,6 +86,26 @@ def test_the_loss_of_a_term_is_reported_once(members: Members) -> None:
         time.sleep(0.01)
     time.sleep(0.5)
     assert members.lost == ["one"]
+
+
+def test_a_member_whose_election_fails_ends_and_hands_over(members: Members) -> None:
+    """Without an election thread, it would lead without heartbeats, beside the next leader."""
+
+    def fail() -> None:
+        raise ClusterError("port 7077 is in use")
+
+    one = members.member("one")
+    one.on_lead = fail
+    one.start("http://one")
+    until = time.monotonic() + 20
+    while not members.lost:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    assert members.lost == ["one"]
+    assert "port 7077 is in use" in members.reasons[0]
+    began = time.monotonic()
+    assert members.start("two").wait(20)
+    assert time.monotonic() - began < TIMES.lease_s
 
 
 @pytest.mark.parametrize(
