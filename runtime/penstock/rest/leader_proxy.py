@@ -2,6 +2,8 @@
 
 Clients and the Service of Kubernetes may use any master. A redirect would need an address of the leader that every client can reach, which a
 pod does not have. Probes and metrics are those of this process. The leader checks the token of a request.
+
+A frozen leader accepts connections and never answers. So the standby drops a request if another process leads before the answer is complete.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ _PER_CONNECTION = frozenset(
 )
 """Headers that belong to one connection (RFC 9110, 7.6.1)."""
 _CONNECT_S = 2.0
+_CHECK_S = 0.5
+"""Interval in seconds of checks whether the leader has changed."""
+_PATIENCE_S = 5.0
+"""Time in seconds for the previous leader to complete its answers. A master that stops needs it (`server.STOP_SECONDS`)."""
 _RETRY_AFTER_S = 1
 
 
@@ -50,7 +56,8 @@ class LeaderProxy:
         self._app = app
         self._leader = leader
         self._tls = tls
-        self._client: httpx.AsyncClient | None = None
+        self._clients: dict[bool, httpx.AsyncClient] = {}
+        """Client by whether it uses TLS."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OWN_PATHS or (leader := self._leader()) is None:
@@ -64,32 +71,65 @@ class LeaderProxy:
         else:
             await self._forward(leader, scope, receive, send)
 
+    def _client(self, leader: str) -> httpx.AsyncClient:
+        import httpx
+
+        is_tls = leader.startswith("https:")
+        if is_tls not in self._clients:
+            timeout = httpx.Timeout(None, connect=_CONNECT_S)
+            limits = httpx.Limits(
+                max_connections=None
+            )  # requests to a frozen leader must not block those to the next one
+            verify = self._tls if is_tls else False  # loading CAs takes long, and http needs none
+            self._clients[is_tls] = httpx.AsyncClient(verify=verify, timeout=timeout, limits=limits, trust_env=False)
+        return self._clients[is_tls]
+
     async def _forward(self, leader: str, scope: Scope, receive: Receive, send: Send) -> None:
         import httpx
 
-        if self._client is None:
-            timeout = httpx.Timeout(None, connect=_CONNECT_S)
-            verify = self._tls if leader.startswith("https:") else False  # loading CAs takes long, and http needs none
-            self._client = httpx.AsyncClient(verify=verify, timeout=timeout, trust_env=False)
+        client = self._client(leader)
         query = scope["query_string"].decode("ascii")
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii")
         headers = [(name, value) for name, value in scope["headers"] if name not in _PER_CONNECTION]
         has_body = any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
-        request = self._client.build_request(
+        request = client.build_request(
             scope["method"],
             f"{leader}{path}{f'?{query}' if query else ''}",
             headers=[*headers, (FORWARDED, b"1")],
             content=_body(receive) if has_body else None,
         )
+        sending = asyncio.ensure_future(client.send(request, stream=True))
         try:
-            response = await self._client.send(request, stream=True)
+            await _first(_settled(sending), self._until_superseded(leader))
+            if not sending.done():
+                await _refuse(send, f"the leader {leader} has not responded, and another process leads")
+                return
+            response = sending.result()
         except httpx.HTTPError as error:
             await _refuse(send, f"the leader {leader} does not respond: {type(error).__name__}")
             return
+        except _ClientGone:
+            return
+        finally:
+            sending.cancel()
         try:
-            await _first(_answer(response, send), _until_disconnected(receive))
+            await _first(_answer(response, send), _until_disconnected(receive), self._until_superseded(leader))
         finally:
             await response.aclose()
+
+    async def _until_superseded(self, leader: str) -> None:
+        """Wait until another process has led for some seconds."""
+        while self._leader() == leader:
+            await asyncio.sleep(_CHECK_S)
+        await asyncio.sleep(_PATIENCE_S)
+
+
+class _ClientGone(Exception):
+    """The client has closed the connection before it has sent the whole body."""
+
+
+async def _settled(task: asyncio.Future[Any]) -> None:
+    await asyncio.wait([task])
 
 
 async def _first(*works: Coroutine[Any, Any, None]) -> None:
@@ -122,7 +162,7 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
     while True:
         message = await receive()
         if message["type"] != "http.request":
-            return
+            raise _ClientGone  # the leader must not take a part of the body for the whole
         yield message.get("body", b"")
         if not message.get("more_body"):
             return

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import asyncio
 import socket
+import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import httpx
 import pytest
 
+from penstock.rest import leader_proxy
+from penstock.rest.leader_proxy import LeaderProxy
 from penstock.rest.server import RestServer
 from tests.unit.rest.fake_gateway import JOB_ID, FakeGateway
 
@@ -103,3 +108,72 @@ def test_the_leader_checks_the_token(tmp_path: Path) -> None:
         assert httpx.get(url, headers={"Authorization": "Bearer s3cret"}).status_code == 200
     finally:
         pair.close()
+
+
+def test_requests_to_a_frozen_leader_end_when_another_process_leads(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system of a frozen process accepts connections, and nothing answers."""
+    monkeypatch.setattr(leader_proxy, "_CHECK_S", 0.05)
+    monkeypatch.setattr(leader_proxy, "_PATIENCE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as frozen:
+        pair.target = f"http://127.0.0.1:{frozen.getsockname()[1]}"
+        answers: list[int] = []
+
+        def request() -> None:
+            answers.append(httpx.get(f"{pair.standby.url}/overview", timeout=30).status_code)
+
+        waiting = [threading.Thread(target=request) for _ in range(3)]
+        for thread in waiting:
+            thread.start()
+        time.sleep(0.5)
+        assert not answers
+        pair.target = pair.leader.url
+        for thread in waiting:
+            thread.join(20)
+        assert answers == [503, 503, 503]
+        assert httpx.get(f"{pair.standby.url}/overview", timeout=10).status_code == 200
+
+
+def test_the_leader_does_not_take_a_part_of_a_body_for_the_whole() -> None:
+    received = bytearray()
+    closed = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def leader() -> None:
+        connection, _ = listener.accept()
+        with connection:
+            while part := connection.recv(4096):
+                received.extend(part)
+        closed.set()
+
+    threading.Thread(target=leader, daemon=True).start()
+    messages: Iterator[dict[str, object]] = iter(
+        [
+            {"type": "http.request", "body": b"first half", "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+    )
+
+    async def receive() -> dict[str, object]:
+        return next(messages)
+
+    async def send(message: object) -> None:
+        raise AssertionError(message)
+
+    async def app(*_: object) -> None:
+        raise AssertionError
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/jars/upload",
+        "query_string": b"",
+        "headers": [(b"transfer-encoding", b"chunked")],
+    }
+    with listener:
+        proxy = LeaderProxy(app, lambda: f"http://127.0.0.1:{listener.getsockname()[1]}")
+        asyncio.run(proxy(scope, receive, send))
+        assert closed.wait(10)
+    assert b"first half" in received
+    assert b"0\r\n\r\n" not in received
