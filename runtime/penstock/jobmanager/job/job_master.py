@@ -221,7 +221,7 @@ class JobMaster:
         """Check the checkpoint storage before the first attempt, and refuse a job that cannot start."""
         self.history.move(JobStatus.INITIALIZING, self._now())
         if self.options.waits_to_lead is not None:
-            wait_to_lead(self.parts.steps, self.options.waits_to_lead, self._requests.handle_while_down)
+            wait_to_lead(self.parts.steps, self.options.waits_to_lead, self._pause_while_down)
             self._record_event("this JobManager leads")
         self._stop_if_ended()
         if self.options.awaits_release:

@@ -21,7 +21,7 @@ import msgspec
 from penstock.checkpoint.files.storage import CheckpointStorage, read_record
 from penstock.checkpoint.leadership.fencing import candidate_of, list_leader_folder
 from penstock.checkpoint.store.object_store import ObjectMissing
-from penstock.common.errors import PenstockError, StorageError
+from penstock.common.errors import Fenced, PenstockError, StorageError
 from penstock.common.job_status import JobStatus
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, 
     A deployed master outlives its job. Without the result, the job would run again when the pod is replaced.
 
     Args:
-        end: function that ends the job. It raises `PenstockError` while storage refuses or does not respond.
+        end: function that ends the job. It raises `PenstockError` while storage refuses or does not respond, and `Fenced` if another
+            JobManager has taken over the job.
     """
 
     def run() -> None:
@@ -124,6 +125,9 @@ def retry_in_background(end: Callable[[], None], *, first_pause_s: float = 1.0, 
             pause = min(2 * pause, longest_pause_s)
             try:
                 end()
+            except Fenced as error:
+                logger.warning("the result of the job is not stored: %s", error.message)
+                return
             except PenstockError as error:
                 logger.warning(
                     "the result of the job could not be stored; next attempt in %.0f s: %s", pause, error.message

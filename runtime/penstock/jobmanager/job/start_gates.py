@@ -36,15 +36,23 @@ def wait_for_release(steps: StartSteps, is_released: Callable[[], bool], pause: 
         pause(RELEASE_POLL_S)
 
 
-def wait_to_lead(
-    steps: StartSteps, waits_to_lead: Callable[[float], bool], handle_requests: Callable[[], None]
-) -> None:
-    """Wait until this process leads. The program is loaded, and its graph is built.
+def wait_to_lead(steps: StartSteps, waits_to_lead: Callable[[float], bool], pause: Callable[[float], None]) -> None:
+    """Wait until this process leads. The program is loaded, and its graph is built. If storage does not respond, continue to wait.
 
     Args:
-        waits_to_lead: function that waits for the given seconds, and returns whether this process leads.
-        handle_requests: function that handles requests, such as the end of the process.
+        waits_to_lead: function that waits for the given seconds, and returns whether this process leads and knows the requests to the
+            previous leader.
+        pause: function that waits for the given seconds and handles requests, such as the end of the process.
     """
     steps.begin(WAITING_TO_LEAD)
-    while not waits_to_lead(_LEAD_POLL_S):
-        handle_requests()
+    silent = False
+    while True:
+        try:
+            if waits_to_lead(_LEAD_POLL_S):
+                return
+            pause(0.0)
+        except StorageError as error:
+            if not silent:
+                logger.warning("cannot read the requests to the previous leader yet: %s", error.message)
+            silent = True
+            pause(_LEAD_POLL_S)

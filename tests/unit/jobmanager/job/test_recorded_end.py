@@ -22,7 +22,13 @@ from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_and_wait, store_result
+from penstock.jobmanager.job.job_result import (
+    ResultRecord,
+    read_result,
+    retry_in_background,
+    store_and_wait,
+    store_result,
+)
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.start_steps import WAITING_TO_LEAD
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
@@ -210,3 +216,18 @@ def test_an_end_is_announced_only_after_it_is_recorded(
     result = read_result(master.checkpoints.storage)
     assert result is not None
     assert result.status is JobStatus.CANCELED
+
+
+def test_a_superseded_master_does_not_retry_the_record_of_its_end() -> None:
+    calls: list[int] = []
+    ended = threading.Event()
+
+    def end() -> None:
+        calls.append(1)
+        ended.set()
+        raise Fenced("superseded", remedy="none")
+
+    retry_in_background(end, first_pause_s=0.01, longest_pause_s=0.01)
+    assert ended.wait(10)
+    time.sleep(0.3)
+    assert len(calls) == 1

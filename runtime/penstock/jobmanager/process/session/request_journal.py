@@ -19,7 +19,7 @@ import msgspec
 from penstock.checkpoint.files.storage import CheckpointStorage, read_record
 from penstock.checkpoint.store.object_store import ObjectMissing
 from penstock.checkpoint.store.retrying_store import RetryPolicy
-from penstock.common.errors import Fenced, PenstockError, StorageError
+from penstock.common.errors import Fenced, PenstockError, SnapshotTorn, StorageError
 from penstock.common.folders.storage_names import is_segment
 from penstock.common.job_status import JobStatus
 from penstock.jobmanager.job.job_master import JobMaster
@@ -100,16 +100,24 @@ class RequestJournal:
                 stored = read_record(self._storage, f"{FOLDER}/{name}", StoredRequest, _REMEDY)
             except ObjectMissing:
                 continue
+            except SnapshotTorn as torn:  # one damaged file must not prevent the takeover of the job
+                logger.error("a request is ignored: %s", torn)
+                continue
             operation = Operation(stored.kind, stored.arguments, id=name)
             if f"{name}{_ANSWER}" in names:
-                answer = read_record(self._storage, f"{FOLDER}/{name}{_ANSWER}", StoredAnswer, _REMEDY)
-                _apply(operation, answer)
+                _apply(operation, self._answer(name))
                 self._answered.add(name)
             else:
                 operation.before_done = self._storing_answer(master)
             self._numbers[name] = stored.number
             found.append((stored.number, operation))
         return [operation for _, operation in sorted(found, key=lambda item: item[0])]
+
+    def _answer(self, name: str) -> StoredAnswer:
+        try:
+            return read_record(self._storage, f"{FOLDER}/{name}{_ANSWER}", StoredAnswer, _REMEDY)
+        except (ObjectMissing, SnapshotTorn) as error:  # the request was executed, so it must not be executed again
+            return StoredAnswer(failure=f"the answer cannot be read: {error}")
 
     def parallelism(self, operations: list[Operation]) -> int | None:
         """Return the parallelism of the last rescale since the start of this process, or None if there was none."""
