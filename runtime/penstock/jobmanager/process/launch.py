@@ -226,7 +226,7 @@ def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
     from penstock.jobmanager.process.agreed import spark_secret
     from penstock.jobmanager.process.election.joining import is_elected, join
     from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
-    from penstock.jobmanager.process.master.session_cluster import run_session_cluster, with_checkpoints
+    from penstock.jobmanager.process.master.session_cluster import check_elected, run_session_cluster, with_checkpoints
 
     settings = with_checkpoints(Configuration({**load_configuration().to_dict(), **configuration}))
     if local:
@@ -235,6 +235,7 @@ def run_session(*, configuration: Mapping[str, str], local: bool) -> int:
     cluster = MasterClusterProvider(settings)
     member = None
     if is_elected(settings):
+        check_elected(settings)
         member = join(settings, settings.get(options.CLUSTER_ID) or "session", cluster.host)
         cluster.take_part_in(member, settings)
     cluster.begin()

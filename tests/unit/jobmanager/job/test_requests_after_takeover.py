@@ -13,14 +13,17 @@ from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.faults import Fault, FaultyStore
 from penstock.checkpoint.store.local_store import LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
-from penstock.common.errors import StorageError
+from penstock.common.configuration import Configuration
+from penstock.common.errors import InvalidJob, StorageError
 from penstock.common.job_status import JobStatus
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.session import request_journal
 from penstock.jobmanager.process.session.request_journal import FOLDER, KEPT, RequestJournal
-from penstock.jobmanager.process.session.session import Session
-from tests.in_process import until
+from penstock.jobmanager.process.session.session import Session, SubmitOptions
+from tests.in_process import InProcess, until
 from tests.unit.jobmanager.job.test_recorded_end import JOB, running, start
 
 
@@ -175,3 +178,46 @@ def test_the_number_of_stored_requests_is_bounded(tmp_path: Path, monkeypatch: p
         journal.accept(operation, master)
         operation.complete(result=1)
     assert len([name for name in storage.list_names(FOLDER) if "." not in name]) <= 6
+
+
+def test_a_standby_waits_while_storage_does_not_respond(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A standby whose job had failed would take over the leadership, and would not run the job."""
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+    accept(tmp_path, request)
+    with monkeypatch.context() as patch:
+        for method in ("note_earlier", "load"):
+
+            def fail(*arguments: object) -> None:
+                raise StorageError("no answer", remedy="wait")
+
+            patch.setattr(RequestJournal, method, fail)
+            master = start(sessions, tmp_path)
+            assert not master._done.wait(1.5)
+    until(lambda: master.history.status is JobStatus.RUNNING, master)
+    assert of(sessions, request.id).wait(30)
+
+
+@pytest.mark.parametrize("name", ["b" * 32, "a" * 32 + ".answer"])
+def test_a_damaged_request_does_not_prevent_the_takeover(sessions: list[Session], tmp_path: Path, name: str) -> None:
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+    accept(tmp_path, request)
+    CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB).put(f"{FOLDER}/{name}", b"{")
+    running(sessions, tmp_path)
+    found = of(sessions, request.id)
+    assert found.wait(30)
+    if name.endswith(".answer"):
+        assert "the answer cannot be read" in str(found.failure)
+    else:
+        assert found.location
+
+
+def test_an_elected_master_needs_storage_that_the_next_leader_can_read() -> None:
+    session = Session(InProcess(), SubmitOptions(job_id=JOB, keep_result=True))
+    session.waits_to_lead = lambda seconds: True
+    env = StreamExecutionEnvironment.get_execution_environment(Configuration({"rest.port": "-1"}))
+    env.from_collection([1]).print()
+    with executing_on(session), pytest.raises(InvalidJob, match=r"has no execution\.checkpointing\.dir"):
+        env.execute("job")
+    assert not session.dispatcher.jobs()

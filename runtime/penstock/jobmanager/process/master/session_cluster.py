@@ -72,6 +72,23 @@ def run_session_cluster(
         return _serve(provider, with_token, token, stop_requested or threading.Event(), member)
 
 
+def check_elected(settings: Configuration) -> None:
+    """Check the settings of a session cluster whose masters elect a leader.
+
+    Raises:
+        ClusterError: a standby would not find the programs, or its clients would have another token.
+    """
+    for option, reason in (
+        (options.HIGH_AVAILABILITY_DIRECTORY, "a standby would not find the programs of the session"),
+        (options.REST_TOKEN_FILE, "each master would generate its own token"),
+    ):
+        if not settings.get(option):
+            raise ClusterError(
+                f"{options.HIGH_AVAILABILITY.key} is set, but {option.key} is not: {reason}",
+                remedy=f"set {option.key} to the same value for each master of the session",
+            )
+
+
 def _serve(
     provider: SharedProvider,
     settings: Configuration,

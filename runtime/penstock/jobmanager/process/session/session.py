@@ -17,7 +17,7 @@ from penstock.common.completable_future import CompletableFuture
 from penstock.common.config import options
 from penstock.common.config.option_table import without_effect
 from penstock.common.configuration import Configuration, unread_file
-from penstock.common.errors import ClusterError, InvalidJob, JobSuspended, PenstockError
+from penstock.common.errors import ClusterError, JobSuspended, PenstockError
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
@@ -29,7 +29,6 @@ from penstock.common.stacks.sampling import Place, Sample
 from penstock.common.system.open_files import raise_limit
 from penstock.connectors.simple.collect import decode_collected
 from penstock.functions.operator_context import SystemClock
-from penstock.graph.job_graph import JobGraph
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import SlotUse, Worker
@@ -42,6 +41,7 @@ from penstock.jobmanager.process.session.dispatcher import Dispatcher
 from penstock.jobmanager.process.session.program_settings import settings_of
 from penstock.jobmanager.process.session.request_journal import RequestJournal, continue_requests
 from penstock.jobmanager.runners.runner import Runner
+from penstock.jobmanager.validation.deployment import check_elected, check_runner
 from penstock.jobmanager.validation.sink_settings import check_borders
 
 if TYPE_CHECKING:
@@ -153,6 +153,8 @@ class Session:
         )
         graph = master.graph
         check_runner(graph, settings)
+        if self.waits_to_lead is not None:
+            check_elected(settings)
         check_borders(graph, settings.checkpoint_interval_ms)
         self.dispatcher.check_free(master.job_id)
         conf = Configuration(settings.configuration)
@@ -467,22 +469,6 @@ def _suspended(master: JobMaster) -> PenstockError:
         f"job {master.program.name!r} ({master.job_id}) did not end, but this process received a signal to shut down",
         remedy="start a master with the same job id to continue the job from its newest checkpoint",
     )
-
-
-def check_runner(graph: JobGraph, settings: JobSettings) -> None:
-    """Check that the runner supports the program.
-
-    Raises:
-        InvalidJob: `from_spark` or `to_spark` with the pipelined runner, whose tasks never release their slots.
-    """
-    node = next((node for node in graph.operators if node.needs_spark), None)
-    if node is not None and settings.runner == "pipelined":
-        raise InvalidJob(
-            "from_spark and to_spark run between two epochs, but the tasks of the pipelined runner never pause",
-            remedy="set penstock.runner to batched or auto",
-            operator=node.name,
-            location=node.user_location,
-        )
 
 
 def result_of(master: JobMaster) -> JobExecutionResult:

@@ -18,7 +18,12 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.process.election.joining import join
-from penstock.jobmanager.process.master.session_cluster import _for_jobs, _with_token, run_session_cluster
+from penstock.jobmanager.process.master.session_cluster import (
+    _for_jobs,
+    _with_token,
+    check_elected,
+    run_session_cluster,
+)
 from penstock.jobmanager.process.programs.process import remote_programs
 from penstock.jobmanager.process.programs.process.remote_programs import _Collected
 from penstock.jobmanager.process.programs.process.shipping import PYTHON, own_modules, shipped, unpacked
@@ -176,3 +181,19 @@ def eventually(condition: Callable[[], object]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("settings", "missing"),
+    [
+        ({"security.rest.token-file": "/t"}, "high-availability.storageDir"),
+        ({"high-availability.storageDir": "/ha"}, "security.rest.token-file"),
+    ],
+)
+def test_a_session_with_standbys_needs_common_storage_and_a_common_token(
+    settings: dict[str, str], missing: str
+) -> None:
+    elected = {"high-availability.type": "kubernetes", **settings}
+    with pytest.raises(ClusterError, match=f"but {missing} is not") as caught:
+        check_elected(Configuration(elected))
+    assert caught.value.remedy
