@@ -89,7 +89,7 @@ def test_the_loss_of_a_term_is_reported_once(members: Members) -> None:
 
 
 def test_a_member_whose_election_fails_ends_and_hands_over(members: Members) -> None:
-    """Without an election thread, it would lead without heartbeats, beside the next leader."""
+    """A member without an election thread would lead without heartbeats, beside the next leader."""
 
     def fail() -> None:
         raise ClusterError("port 7077 is in use")
