@@ -64,10 +64,11 @@ class SessionActor(Actor):
         """Cancel the job if it still runs, then record that it should not run. The session then removes the program."""
         owner, self._cache.submission = self._owner, None
         live = await self._ports.cluster.get(CONFIG_MAP, owner.namespace, submission.record_name(owner))
-        incarnation, known = self._ctx.running_incarnation, parsed_record(live) or record_of_running(self._ctx)
+        incarnation, stored = self._ctx.running_incarnation, parsed_record(self._ctx, live)
+        known = stored or record_of_running(self._ctx)
         if known is not None:
             await self._cancel(known)
-        if live is not None:
+        if stored is not None:
             patch = {"data": {"runs": "false"}}
             await self._ports.cluster.merge(CONFIG_MAP, owner.namespace, submission.record_name(owner), patch)
         elif incarnation is not None:

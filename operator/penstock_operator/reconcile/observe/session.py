@@ -62,8 +62,8 @@ async def observe_session(ctx: Context, ports: Ports, cache: Cache, *, fresh: bo
     if fresh:
         found = await ports.cluster.get(CONFIG_MAP, owner.namespace, record_name(owner))
         cache.dependents_at = ports.now()
-        cache.record = found if found is not None and manifests.is_made_for(owner, found) else None
-    record = parsed_record(cache.record) or record_of_running(ctx)
+        cache.record = found if parsed_record(ctx, found) is not None else None
+    record = parsed_record(ctx, cache.record) or record_of_running(ctx)
     if record is None:
         return seen
     state, failure = await _state(ctx, ports, cache, record)
@@ -81,18 +81,27 @@ async def observe_session(ctx: Context, ports: Ports, cache: Cache, *, fresh: bo
     return replace(seen, master=view, worker=workers, pods=pods)
 
 
-def parsed_record(found: Manifest | None) -> Record | None:
-    """Return the record of a start, or None if it does not exist."""
-    if found is None:
+def parsed_record(ctx: Context, found: Manifest | None) -> Record | None:
+    """Return the record of a start, or None if it does not exist or another client has changed it.
+
+    Users of the namespace may edit ConfigMaps. So a record only counts if it names the FlinkCluster of its revision.
+    Otherwise the operator would cancel jobs in a FlinkCluster that the users may not use.
+    """
+    if found is None or not manifests.is_made_for(ctx.subject.owner, found):
         return None
     marks, data = manifests.annotations_of(found), found.get("data") or {}
-    return Record(
-        marks.get(INCARNATION, ""),
-        marks.get(REVISION_MARK, ""),
-        str(data.get("cluster", "")),
-        data.get("runs") == "true",
-        tuple(json.loads(data.get("start") or "[]")),
-    )
+    job_id, revision, cluster = marks.get(INCARNATION, ""), marks.get(REVISION_MARK, ""), data.get("cluster")
+    running, spec = ctx.status.running, ctx.revision_spec(revision)
+    known = spec.cluster if spec is not None else None
+    if running is not None and running.job_id == job_id:
+        known = running.cluster
+    try:
+        start = json.loads(data.get("start") or "[]")
+    except ValueError:
+        return None
+    if known is None or cluster != known or not isinstance(start, list):
+        return None
+    return Record(job_id, revision, known, data.get("runs") == "true", tuple(map(str, start)))
 
 
 def record_of_running(ctx: Context) -> Record | None:
