@@ -83,6 +83,10 @@ class ClusterContext:
     """Workers and slots of the current revision. None means that its master does not respond."""
     failure: str = ""
     """Reason why the last action was refused."""
+    refused: frozenset[int] = frozenset()
+    """Revisions whose objects could not be applied in the last passes."""
+    taken: int = 0
+    """Largest number of a revision of an earlier FlinkCluster with this name. 0 means that none exists."""
     settings: Settings = field(default_factory=Settings)
     events: tuple[Event, ...] = ()
 

@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     from penstock_operator.session.context import ClusterAction, ClusterContext, JobSeen, RevisionSeen
 
 MOVE_PATIENCE = timedelta(minutes=10)
-"""Time after which a job whose move needs a user's action lets the next job move."""
+"""Time after which a job whose move has not started, or needs a user's action, lets the next job move."""
+REASON_TEXT = 300
+"""Maximum number of characters of a reason in `status.notMoved`."""
 PODS_PATIENCE = timedelta(minutes=2)
 """Maximum time that the deletion of a cluster waits for the end of its pods."""
 
@@ -71,7 +73,7 @@ def _next(ctx: ClusterContext) -> tuple[ClusterContext, ClusterAction | None]:
         return ctx, _repair(ctx)
     target = max((r for r in ctx.revisions if r.digest == ctx.digest), key=lambda r: r.number, default=None)
     if target is None:
-        number = max([ctx.status.last_number, *(r.number for r in ctx.revisions)]) + 1
+        number = max([ctx.status.last_number, ctx.taken, *(r.number for r in ctx.revisions)]) + 1
         return ctx.with_status(last_number=number), CreateRevision(number)
     ctx = _with_current(ctx, target)
     action = _repair(ctx) or _scaled(ctx)
@@ -110,8 +112,11 @@ def _with_current(ctx: ClusterContext, target: RevisionSeen) -> ClusterContext:
 
 
 def _repair(ctx: ClusterContext) -> ClusterAction | None:
-    for revision in ctx.revisions:
-        if revision.flaw and not ctx.failure:
+    """Return the action that applies the objects of a revision. The revision of the newest spec comes first, because an
+    edit may correct what Kubernetes refuses in a former one. A refused revision does not delay the others.
+    """
+    for revision in sorted(ctx.revisions, key=lambda r: r.digest != ctx.digest):
+        if revision.flaw and revision.number not in ctx.refused:
             workers = ctx.spec.worker.replicas if ctx.spec is not None else revision.workers_wanted or 1
             return ApplyRevision(revision.number, workers)
     return None
@@ -137,7 +142,7 @@ def _moved(ctx: ClusterContext) -> ClusterContext:
     ctx = ctx.with_status(not_moved=kept)
     moving = jobs.get(ctx.status.moving or "")
     if moving is not None and not _has_moved(ctx, moving):
-        reason = _why_not_moved(ctx, moving)
+        reason = (_why_not_moved(ctx, moving) or "")[:REASON_TEXT] or None
         if reason is None:
             return ctx
         text = f"{moving.name} keeps running in revision {moving.revision}: {reason}. Edit the FlinkJob to try again"
@@ -166,8 +171,11 @@ def _why_not_moved(ctx: ClusterContext, job: JobSeen) -> str | None:
     since = ctx.status.moving_since or ctx.now
     if job.is_settled and job.rejected_at is not None and job.rejected_at >= since:
         return job.rejection
-    overdue = ctx.now - since >= MOVE_PATIENCE
-    return job.message if overdue and job.blocked and job.revision != ctx.status.revision else None
+    if ctx.now - since < MOVE_PATIENCE or job.revision == ctx.status.revision:
+        return None
+    if job.is_settled:  # for example because its spec is not valid
+        return f"its move has not started within {MOVE_PATIENCE.seconds // 60} minutes: {job.message}"
+    return job.message if job.blocked else None
 
 
 def _spare(ctx: ClusterContext, target: RevisionSeen) -> ClusterAction | None:
@@ -175,7 +183,7 @@ def _spare(ctx: ClusterContext, target: RevisionSeen) -> ClusterAction | None:
     revision.
     """
     needed = {target.number, ctx.status.revision, *(j.revision for j in ctx.jobs)}
-    if ctx.status.moving is not None or ctx.failure:
+    if ctx.status.moving is not None:
         return None
     return next((DeleteRevision(r.number) for r in ctx.revisions if r.number not in needed), None)
 

@@ -65,6 +65,8 @@ class ClusterLoop(Loop):
         super().__init__(namespace, name, ports, *((report_error,) if report_error else ()))
         self._failure = ""
         """Reason why the last action was refused."""
+        self._refused: frozenset[int] = frozenset()
+        """Revisions whose objects were refused. Each is applied again after a pass that applies none."""
         self._applied: dict[int, tuple[int, datetime]] = {}
         """Generation and time of the last apply of all objects, by revision."""
         self._empty_since: datetime | None = None
@@ -89,6 +91,9 @@ class ClusterLoop(Loop):
         if decision.status.to_manifest() != (manifest.get("status") or {}):
             await self._write(manifest, decision.status.to_manifest())
         self._failure = ""
+        number = decision.action.number if isinstance(decision.action, actions.ApplyRevision) else None
+        if number is None:
+            self._refused = frozenset()
         if decision.action is None:
             return decision.requeue, False
         try:
@@ -100,6 +105,7 @@ class ClusterLoop(Loop):
                 self._report_error(error)
             log.info("%s/%s: %s: %s", self.namespace, self.name, type(decision.action).__name__, error)
             self._failure = in_words(error)
+            self._refused |= {number} if number is not None else frozenset()
         return decision.requeue, decision.requeue is None
 
     # --- observation -------------------------------------------------------------------------------------------------
@@ -117,7 +123,8 @@ class ClusterLoop(Loop):
         except SpecError as error:
             problems = error.problems
         mine = {CLUSTER: self.name}
-        stored = await self._ports.cluster.list(REVISION, self.namespace, mine)
+        existing = await self._ports.cluster.list(REVISION, self.namespace, mine)
+        stored = [m for m in existing if _cluster_uid(m) == meta["uid"]]
         pods = await self._ports.cluster.list(POD, self.namespace, mine)
         ctx = ClusterContext(
             namespace=self.namespace,
@@ -134,6 +141,8 @@ class ClusterLoop(Loop):
             has_finalizer=FINALIZER in (meta.get("finalizers") or ()),
             pods=len(pods),
             failure=self._failure,
+            refused=self._refused,
+            taken=max((_number(m) for m in existing if _cluster_uid(m) != meta["uid"]), default=0),
             settings=self._ports.settings,
         )
         specs = {number: found for m in stored if (found := _stored_spec(m)) and (number := _number(m))}
@@ -346,6 +355,11 @@ def _policy(raw: Mapping[str, Any]) -> DeletionOfJobs:
         return ClusterDeletion.model_validate(raw.get("deletion") or {}).jobs
     except ValidationError:
         return "Wait"
+
+
+def _cluster_uid(manifest: Manifest) -> str:
+    """Return the uid of the FlinkCluster of a revision. A former FlinkCluster of the same name has another uid."""
+    return str(((manifest.get("data") or {}).get("cluster") or {}).get("uid", ""))
 
 
 def _number(manifest: Manifest) -> int:

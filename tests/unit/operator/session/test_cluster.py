@@ -130,6 +130,52 @@ def test_a_deleted_deployment_is_created_again() -> None:
     played(story)
 
 
+def environment_of(secret: str) -> dict[str, Any]:
+    """Return a pod template whose pods need a Secret."""
+    return {"spec": {"containers": [{"name": "penstock", "envFrom": [{"secretRef": {"name": secret}}]}]}}
+
+
+def test_an_edit_corrects_a_first_revision_that_is_refused() -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster(podTemplate=environment_of("absent")))
+        await world.until(lambda: "the Secret absent does not exist" in cluster_status(world).get("message", ""))
+        change(world, podTemplate={})
+        await world.until(lambda: cluster_is_ready(world))
+        assert [r["number"] for r in cluster_status(world)["revisions"]] == [2]
+
+    played(story)
+
+
+def test_a_refused_new_revision_does_not_keep_the_current_one_from_being_repaired() -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster())
+        await world.until(lambda: cluster_is_ready(world))
+        change(world, podTemplate=environment_of("absent"))
+        await world.until(lambda: "the Secret absent does not exist" in cluster_status(world).get("message", ""))
+        world.cluster.remove("Deployment", "default", "shared-1-worker")
+        await world.run(1)
+        await world.until(lambda: len(pods_of(world, "shared-1", "worker")) == 2)
+        assert cluster_status(world)["revision"] == 1
+
+    played(story)
+
+
+def test_a_new_cluster_of_the_same_name_does_not_use_pods_of_the_former_one() -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster())
+        await world.until(lambda: cluster_is_ready(world))
+        world.cluster.drop("FlinkCluster", "default", CLUSTER_NAME)
+        world.apply(flinkcluster())
+        await world.until(lambda: cluster_is_ready(world))
+        assert cluster_status(world)["revision"] == 2
+        assert await sweep_revisions(world.cluster) == ["default/shared-1"]
+        await world.run(5)
+        assert cluster_is_ready(world)
+        assert not pods_of(world, "shared-1", "master")
+
+    played(story)
+
+
 def test_an_invalid_spec_names_the_field_and_keeps_the_pods() -> None:
     async def story(world: World) -> None:
         world.apply(flinkcluster())

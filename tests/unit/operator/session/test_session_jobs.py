@@ -260,6 +260,44 @@ def test_a_job_that_cannot_move_keeps_running_and_the_cluster_names_it() -> None
     played(story)
 
 
+def test_a_job_that_does_not_start_to_move_lets_the_other_jobs_move() -> None:
+    async def story(world: World) -> None:
+        await started(world, session_job(), session_job(SECOND))
+        first, second = sorted((NAME, SECOND))
+        world.edit(first, worker={"slots": 3})
+        world.cluster.edit("FlinkCluster", "default", CLUSTER_NAME, lambda m: m["spec"].update(image="engine:2"))
+        await world.run(900, pace=5)
+        assert in_session(world) == {first: "RUNNING"}
+        assert in_session(world, 2) == {second: "RUNNING"}
+        assert "its move has not started within 10 minutes: spec.worker" in cluster_status(world)["message"]
+        world.cluster.edit("FlinkJob", "default", first, lambda m: m["spec"].pop("worker"))
+        await world.until(lambda: cluster_is_ready(world) and is_running(world, first, cluster="default/shared@2"))
+
+    played(story)
+
+
+@pytest.mark.parametrize("content", ["default/foreign@1", None])
+def test_a_changed_record_does_not_cancel_a_job_of_another_cluster(content: str | None) -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster("foreign"))
+        await started(world, session_job(), session_job(SECOND, cluster="foreign"))
+        victim = world.status(SECOND)["jobId"]
+
+        def forge(record: Manifest) -> None:
+            record["metadata"]["annotations"]["penstock.dev/incarnation"] = victim
+            record["data"] |= {"cluster": content} if content else {"start": "no JSON"}
+
+        world.cluster.edit("ConfigMap", "default", f"{NAME}-submission", forge)
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        await world.run(20)
+        assert not [call for call in world.fault.calls if call == f"rest cancel {victim}"]
+        assert in_session(world) == {}
+        assert {job.state for job in world.sessions["foreign-1"].values()} == {"RUNNING"}
+
+    played(story)
+
+
 @pytest.mark.parametrize("policy", ["Wait", "Suspend", "Force"])
 def test_the_deletion_of_a_cluster_with_a_job(policy: str) -> None:
     async def story(world: World) -> None:
