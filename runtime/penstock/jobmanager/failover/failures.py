@@ -155,8 +155,8 @@ def entry_of(error: BaseException, now_ms: int) -> Failure:
 
 
 def _error_classes(root: type[PenstockError]) -> dict[str, type[PenstockError]]:
-    """Return every class of errors by its code."""
+    """Return every class of errors by its code. A class without its own code does not replace its base class."""
     found = {root.code: root}
     for below in root.__subclasses__():
-        found |= _error_classes(below)
+        found = _error_classes(below) | found
     return found

@@ -241,7 +241,8 @@ def test_a_program_without_a_job_is_refused(session: SessionProcess, source: str
     answer = session.http.post(f"/jars/{program}/run")
     assert answer.status_code == 400, answer.text
     assert expected in answer.text
-    assert all(name.suffix != ".json" for name in (session.folder / "programs").rglob("programs/*"))
+    stored = session.folder / "programs"
+    session.wait_until(lambda: all(name.suffix != ".json" for name in stored.rglob("programs/*")), "no stored program")
 
 
 def test_the_plan_of_a_program_is_its_graph(session: SessionProcess) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.common.errors import EpochFailed
+from penstock.common.errors import EpochFailed, UserFunctionError
 from penstock.datastream.functions import MapFunction
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.datastream.window import TumblingProcessingTimeWindows
@@ -23,6 +23,7 @@ from penstock.taskmanager.operators.connectors.source import SourceOperator
 from penstock.taskmanager.operators.simple import MapOperator
 from penstock.taskmanager.operators.window.grouped import GroupedWindows
 from penstock.taskmanager.operators.window.operator import WindowOperator
+from penstock.taskmanager.protocol import TaskFailure
 from tests.hooks import endpoints
 from tests.hooks.act import Act
 
@@ -221,3 +222,16 @@ def test_a_stack_takes_precedence_over_a_memory_kill(graph: JobGraph) -> None:
 def test_other_failures_of_tasks_are_not_crashes(graph: JobGraph) -> None:
     assert crash_of([ended("java.io.IOException: the channel was closed")], graph) is None
     assert crash_of([], graph) is None
+
+
+class _OwnKind(UserFunctionError):
+    """A subclass of the program, with the code of its base class."""
+
+
+def test_a_subclass_with_the_code_of_its_base_class_hides_no_traceback() -> None:
+    failure = TaskFailure(
+        kind="ZeroDivisionError", message="m", detail="d", traceback="Traceback: 1 / 0", name="Map", code=_OwnKind.code
+    )
+    found = failure_of(JobFailed(failure, "host"))
+    assert type(found) is UserFunctionError
+    assert "1 / 0" in str(found)
