@@ -22,9 +22,9 @@ class Autoscaling(Api):
     max: int | None = Field(default=None, ge=1, le=32768)
     """Maximum parallelism. Default: `job.maxParallelism`."""
     target: float = Field(default=0.7, ge=0.2, le=0.9)
-    """Busy share of the limiting operator for which the autoscaler chooses the parallelism."""
+    """Share of the time for which the limiting operator should be busy. The autoscaler chooses the parallelism for this share."""
     max_lag: Duration = timedelta(seconds=30)
-    """Maximum age of the oldest unread record. Above it the job is scaled up if it would not catch up in time, and never down."""
+    """Target of the lag: the age of the oldest unread record. If the lag is greater, the job is not scaled down. It is scaled up if it would not catch up in time."""
     window: Duration = timedelta(seconds=60)
     """Period of the measurements of one decision. At least 15s."""
     scale_down_after: Duration = timedelta(minutes=10)

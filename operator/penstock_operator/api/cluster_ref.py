@@ -41,7 +41,7 @@ class ClusterRef:
 
     @property
     def revision(self) -> str:
-        """Name of the revision, with which the names of its objects start."""
+        """Name of the revision. The names of its objects start with it."""
         return f"{self.name}-{self.number}"
 
     def __str__(self) -> str:

@@ -206,7 +206,7 @@ class Storage(Api):
             ]
         }
     )
-    """Root directory of the checkpoints. The pods read and write it, and the operator reads it. Fixed for the lifetime of the job."""
+    """Root directory of the checkpoints. The pods read and write it, and the operator reads it. The location cannot be changed."""
     savepoints: StorageUri
     """Root directory of the savepoints. Each job has its own folder in it."""
     secret_name: str | None = Field(default=None, min_length=1, max_length=253)
@@ -329,7 +329,7 @@ class ServiceAccount(Api):
     """ServiceAccount of the pods. The operator creates one for each role, unless you name an existing one."""
 
     name: str | None = Field(default=None, min_length=1, max_length=253)
-    """An existing ServiceAccount in the namespace, for all pods of the job. The operator does not create, change or delete it. The pods never get a token for the Kubernetes API, even if the account has permissions."""
+    """An existing ServiceAccount in the namespace, for all pods of this object. The operator does not create, change or delete it. The pods never get a token for the Kubernetes API, even if the account has permissions."""
     annotations: dict[str, str] = Field(default_factory=dict)
     """Annotations of the ServiceAccounts that the operator creates, for workload identity, such as eks.amazonaws.com/role-arn."""
 
@@ -340,7 +340,7 @@ class Ingress(Api):
     host: str = Field(min_length=1, max_length=253)
     """Host name."""
     path: str = Field(default="/", pattern=r"^/", max_length=512)
-    """Path of the job on this host. If the path is not `/`, the ingress controller must remove the prefix from each request. For example, with ingress-nginx: path `/jobs/weather(/|$)(.*)`, pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`."""
+    """Path of the REST API on this host. If the path is not `/`, the ingress controller must remove the prefix from each request. For example, with ingress-nginx: path `/jobs/weather(/|$)(.*)`, pathType ImplementationSpecific and the annotation nginx.ingress.kubernetes.io/rewrite-target `/$2`."""
     path_type: Literal["Prefix", "Exact", "ImplementationSpecific"] = "Prefix"
     """Matching rule for the path."""
     class_name: str | None = None
@@ -366,7 +366,7 @@ class ImagePullSecret(Api):
     """A Secret with which the image is pulled."""
 
     name: str
-    """Name of the Secret in the job's namespace."""
+    """Name of the Secret, in the namespace of this object."""
 
 
 _OF_CLUSTER = ("image", "storage", "imagePullSecrets", "podTemplate", "ingress")

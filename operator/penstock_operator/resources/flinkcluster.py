@@ -38,7 +38,7 @@ _AROUND = ("deletion", "jobs", "ingress", "networkPolicy")
 
 
 def revision_name(cluster: str, number: int) -> str:
-    """Return the name of a revision: of its ControllerRevision, and the start of the names of its objects."""
+    """Return the name of a revision. Its ControllerRevision has this name, and the names of its objects start with it."""
     return f"{cluster}-{number}"
 
 

@@ -27,7 +27,7 @@ _OF_CLUSTER = (
     *("rest.", "security.", "jobmanager.", "taskmanager.", "spark.", "high-availability.", "io.tmp.dirs"),
     "execution.shutdown-on-application-finish",
 )
-"""Start of the keys that only the cluster can set."""
+"""First characters of the keys that only the cluster can set."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 

@@ -78,7 +78,7 @@ class ClusterContext:
     pods: int = 0
     """Number of pods that exist."""
     empty_for: timedelta | None = None
-    """Time since the last revision of a cluster that is being deleted is gone."""
+    """Time since the last revision of a cluster that is being deleted has disappeared."""
     session: SessionOverview | None = None
     """Workers and slots of the current revision. None means that its master does not respond."""
     failure: str = ""

@@ -131,7 +131,7 @@ def _scaled(ctx: ClusterContext) -> ClusterAction | None:
 
 
 def _former(ctx: ClusterContext) -> list[JobSeen]:
-    """Return the jobs that run in another revision than the current one."""
+    """Return the jobs that do not run in the current revision."""
     return sorted((j for j in ctx.jobs if j.revision not in (None, ctx.status.revision)), key=lambda j: j.name)
 
 
@@ -189,7 +189,7 @@ def _spare(ctx: ClusterContext, target: RevisionSeen) -> ClusterAction | None:
 
 
 def _deleting(ctx: ClusterContext) -> tuple[ClusterContext, ClusterAction | None]:
-    """Wait until no job uses the cluster, unless the jobs do not count. Then delete the revisions, and wait for the end
+    """Wait until no job uses the cluster, unless `deletion.jobs` is Force. Then delete the revisions, and wait for the end
     of the pods. The status and an event name what the operator waits for.
     """
     if not ctx.has_finalizer:

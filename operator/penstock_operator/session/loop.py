@@ -212,7 +212,7 @@ class ClusterLoop(Loop):
         return ""
 
     async def _jobs(self, ctx: ClusterContext) -> tuple[JobSeen, ...]:
-        """Return the FlinkJobs that run in the cluster, or that an operation starts in it."""
+        """Return the FlinkJobs that run in the cluster, and those that are being started in it."""
         found = await self._list_jobs(ctx)
         seen = (_job(manifest, self.namespace, self.name) for manifest in found)
         return tuple(sorted((job for job in seen if job is not None), key=lambda job: job.name))
@@ -303,7 +303,7 @@ class ClusterLoop(Loop):
         self._applied[number] = (ctx.generation, ctx.now)
 
     def _with_current_access(self, ctx: ClusterContext, number: int, job: FlinkJobSpec) -> FlinkJobSpec:
-        """Return the spec with the network access of the newest edit. Only the current revision has the Ingress."""
+        """Return the spec of a revision with the network access of the newest spec. Only the current revision has the Ingress."""
         if ctx.spec is None:
             return job
         is_current = ctx.status.revision in (None, number)

@@ -133,7 +133,7 @@ async def _settled(task: asyncio.Future[Any]) -> None:
 
 
 async def _first(*works: Coroutine[Any, Any, None]) -> None:
-    """Run until the first one ends, and cancel the others. The client of an endless response may go away."""
+    """Run until the first coroutine ends, then cancel the others. The response may be endless, so the client's disconnection must end it."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)

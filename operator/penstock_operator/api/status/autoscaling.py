@@ -1,4 +1,4 @@
-"""The autoscaler in the status of a FlinkJob: its decisions as the engine reports them, and the workers for them."""
+"""The autoscaler in the status of a FlinkJob: the decisions that the engine reports, and the workers that they need."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class AutoscalerInput(Api):
     name: str
     """Name of the vertex."""
     parallelism: int
-    """Number of its subtasks."""
+    """Number of subtasks of the vertex."""
     busy: float | None = None
-    """Share of the time for which its subtasks were busy."""
+    """Share of the time for which the subtasks of the vertex were busy."""
     input_rate: float | None = None
-    """Records per second that it read."""
+    """Records per second that the vertex read."""
     true_rate: float | None = None
-    """Records per second that it could read."""
+    """Records per second that the vertex could read."""
     target_rate: float | None = None
-    """Records per second that it must read."""
+    """Records per second that the vertex must read."""
     load: float | None = None
     """Predicted load at the wanted parallelism."""
     lag_ms: float | None = None
@@ -37,15 +37,15 @@ class AutoscalerDecision(Api):
     time: Time
     """Time of the last decision of this kind."""
     since: Time
-    """Time of the first one."""
+    """Time of the first decision of this kind."""
     count: int = 1
-    """Number of consecutive decisions."""
+    """Number of consecutive decisions of this kind."""
     current: int
-    """Parallelism of the job at this time."""
+    """Parallelism of the job at the time of the decision."""
     wanted: int
     """Parallelism that the load needed."""
     reason: str
-    """Reason for a rescale, or for none, such as SCALE_UP or WITHIN_TARGET."""
+    """Reason why the job was rescaled or not, such as SCALE_UP or WITHIN_TARGET."""
     message: str = ""
     """Explanation for users."""
 
@@ -64,15 +64,15 @@ class Autoscaling(Api):
     message: str = ""
     """Explanation of the newest decision."""
     slots_available: int = 0
-    """Slots that the job has, and free ones that it could use."""
+    """Number of slots that the job has, plus free slots that it could use."""
     limited: str | None = None
     """Reason why the job does not get the parallelism that it needs."""
     limited_message: str = ""
-    """Explanation of this limit when it began."""
+    """Explanation of the limit, written when the limit began."""
     stored: int | None = None
-    """Parallelism in the ConfigMap from which a master that restarts reads it."""
+    """Parallelism that the ConfigMap NAME-parallelism contains. A master that restarts reads it there."""
     spare_since: Time | None = None
-    """Time since when the job has more workers than it needs."""
+    """Start of the time for which the job has had more workers than it needs."""
     inputs: tuple[AutoscalerInput, ...] = ()
     """Measurements of the newest decision, at most ten vertices."""
     decisions: tuple[AutoscalerDecision, ...] = ()

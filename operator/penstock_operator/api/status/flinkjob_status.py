@@ -33,7 +33,7 @@ class Condition(Api):
     """A standard Kubernetes condition."""
 
     type: str
-    """Ready, Reconciling, Stalled, Progressing, Running, CheckpointHealthy or AutoscalingLimited."""
+    """Name of the condition. The description of `conditions` lists the names."""
     status: str
     """True, False or Unknown."""
     reason: str

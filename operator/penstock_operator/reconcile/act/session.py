@@ -77,7 +77,7 @@ class SessionActor(Actor):
     async def _cancel(self, record: Record) -> None:
         ref = ClusterRef.parse(record.cluster)
         if ref is None or await self._ports.cluster.get(REVISION, ref.namespace, ref.revision) is None:
-            return  # the session is gone, and its job with it
+            return  # the session and its job no longer exist
         client = await self._client(address_of(self._ctx, record))
         if await _state(client, record.job_id) not in (None, *TERMINAL):
             await client.cancel(record.job_id)
@@ -92,7 +92,7 @@ class SessionActor(Actor):
         """Do nothing, because the job has no pods."""
 
     async def restart_master(self, action: actions.RestartMaster) -> None:
-        """Refuse the request, because the session does not start again a job that another JobManager has taken over."""
+        """Refuse the request, because the session does not restart a job that another JobManager has taken over."""
         msg = "the session does not continue a job that another JobManager has taken over. Change job.restartNonce"
         raise EngineError(msg)
 

@@ -44,7 +44,7 @@ LIMITS = {
     "BUDGET_SPENT": "PauseBudgetSpent",
     "NO_GAIN": "NoGain",
 }
-"""Reasons of the engine for which the job does not get the parallelism that its load needs, with their names in conditions
+"""Reasons that the engine gives if the job does not get the parallelism that its load needs, with their names in conditions
 and events.
 """
 

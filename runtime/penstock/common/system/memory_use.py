@@ -25,7 +25,7 @@ def used_with_children(pid: int) -> int:
 def limit_data(limit: int) -> None:
     """Let a single allocation of this process that is much larger than a limit fail with `MemoryError`.
 
-    The kernel compares reserved memory with this limit, also if it is not used. So the limit has room, and a watchdog must check the used
+    The kernel compares reserved memory with this limit, also memory that is not used. So the limit has room, and a watchdog must check the used
     memory. 0 removes the limit.
     """
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)

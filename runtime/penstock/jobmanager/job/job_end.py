@@ -46,7 +46,7 @@ class JobEnd:
         job from nothing.
 
         Args:
-            error: failure of a job that was accepted. None means that no failure is final.
+            error: failure of a job that was accepted. None if the job did not fail, or was never accepted.
             close: function that deletes the checkpoints, for a retry in the background.
 
         Raises:

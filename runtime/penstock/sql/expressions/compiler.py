@@ -144,7 +144,7 @@ class Compiler:
         return self._case(rex)
 
     def _converted(self, rex: Rex, type: SqlType) -> Value:
-        """Write an expression of a branch, with the result type of all branches."""
+        """Write the expression of a branch, converted to the common type of all branches."""
         value = self.write(rex)
         if value.type.name == type.name or value.source == "None" or value.type.is_string:
             return value
@@ -228,7 +228,7 @@ def _is_point(found: Range) -> bool:
 def compile_rows(
     projection: Sequence[Rex], condition: Rex | None, zone: str, *, changelog: bool = False
 ) -> Callable[[Any], list[Any]]:
-    """Return a function from a row to a list with its projected row, which is empty if the condition is not true.
+    """Return a function from a row to a list. The list has the projected row, or is empty if the condition is not true.
 
     Args:
         changelog: whether rows are pairs of a row kind and a row.

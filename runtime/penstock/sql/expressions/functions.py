@@ -10,7 +10,7 @@ from penstock.sql.expressions.writer import CodeWriter, Target, Value
 from penstock.sql.plan.types import INTEGERS, SqlType
 
 Build = Callable[[Target, SqlType, list[Value]], Value]
-"""Writes a call of a function on arguments that are written already, and returns its value."""
+"""Writes the call of a function, and returns its value. The source of the arguments is already written."""
 
 
 def _call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: bool = False) -> Build:
@@ -31,7 +31,7 @@ def _text(template: str) -> Build:
 
 
 def _as(writer: CodeWriter, value: Value, type: SqlType) -> str:
-    """Return the source of an argument of arithmetic with this result type."""
+    """Return the source of an operand, converted for arithmetic with this result type."""
     if type.name in ("DOUBLE", "FLOAT"):
         return str(value) if value.type.name in ("DOUBLE", "FLOAT") else f"float({value})"
     if type.name == "DECIMAL" and value.type.is_integer:

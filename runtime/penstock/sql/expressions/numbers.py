@@ -162,7 +162,7 @@ def text_of(value: Any) -> str:
 
 
 def shortest_single(value: float) -> str:
-    """Return the text of a FLOAT, with as few digits as distinguish it from other FLOATs."""
+    """Return the text of a FLOAT, with the fewest digits that distinguish it from other FLOATs."""
     import numpy as np
 
     return text_of(float(str(np.float32(value))))

@@ -100,7 +100,7 @@ class Average(Sum):
 
 
 class Extreme(Aggregate):
-    """The least or greatest value, of values that are never retracted."""
+    """The least or greatest value, if values are never retracted."""
 
     can_retract = False
     choose: Callable[..., Any]
@@ -192,7 +192,7 @@ class Distinct(Aggregate):
 
 
 def _count(counts: dict[Any, int], value: Any, change: int) -> int:
-    """Change the count of a value, and return the new count. A count of zero leaves the dict."""
+    """Change the count of a value, and return the new count. A value whose count is zero is removed from the dict."""
     count = counts.get(value, 0) + change
     if count:
         counts[value] = count

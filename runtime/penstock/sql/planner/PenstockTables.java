@@ -18,7 +18,7 @@ import org.apache.flink.table.factories.DynamicTableSinkFactory;
 import org.apache.flink.table.factories.DynamicTableSourceFactory;
 
 /**
- * The factory of all tables. It tells the planner the changelog modes of a connector, and its providers serve EXPLAIN only.
+ * The factory of all tables. It tells the planner the changelog modes of a connector. Only EXPLAIN uses its providers.
  *
  * <p>The property penstock.connectors lists the connectors as "name:reads:writes". Each part names a changelog mode, or is empty.
  */

@@ -143,7 +143,7 @@ public class PlannerMain {
         return answer;
     }
 
-    /** Compile a query into a table of the connector that collects, which has the query's columns. */
+    /** Compile a query as an INSERT into a table of the collecting connector. The table has the query's columns. */
     private Map query(String sql) throws Exception {
         Table table = env.sqlQuery(sql);
         Schema.Builder schema = Schema.newBuilder();

@@ -1,4 +1,4 @@
-"""The connectors of SQL tables. Each makes a stream from a table's options, or ends a stream in the table."""
+"""The connectors of SQL tables. Each one reads a table as a stream, writes a stream into a table, or does both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a table. An option that no one reads is an error, so a wrong name never goes unnoticed."""
+"""Options of a table. An option that the connector does not read is an error. So a wrong name never goes unnoticed."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def csv_writer(type: SqlType) -> Convert:
 
 
 def to_python(type: SqlType, zone: str) -> Convert | None:
-    """Return a function from a value of the type to the Python object that a program gets. None means that they are the same."""
+    """Return a function from a value of the type to the Python object that a program gets. None means that both are the same object."""
     if type.name == "TIMESTAMP":
         return times.local
     if type.name == "TIMESTAMP_LTZ":

@@ -1,12 +1,12 @@
 """The most frequent keys and key groups of an exchange, from a sample of its records.
 
-Problem. One subtask processes all records of a key. So the parallelism does not help a job if one key has a large share of the records. To
+Problem. One subtask processes all records of a key. So more parallelism does not help a job if one key has a large share of the records. To
 name this key, the writer must count keys, but a count per record costs more than the rest of the exchange.
 
 Solution. The writer samples a fixed number of keys per second, at any rate of records. A sample has every n-th key of a batch. n is
 random around a mean that follows the rate, so that keys in a regular order are sampled evenly. The counts are a Misra-Gries sketch. If
-the sketch has too many keys, it keeps the most frequent ones and subtracts the same number from each count. So a count is at most
-1/`KEPT` of all samples too small.
+the sketch has too many keys, it keeps the most frequent ones and subtracts the same number from each count. So the error
+of a count is at most 1/`KEPT` of the number of samples, and no count is too large.
 
 Prior art: Misra and Gries, "Finding repeated elements" (1982); Agarwal et al., "Mergeable summaries" (PODS '12).
 """
@@ -48,7 +48,7 @@ _FIRST_STRIDE = 16
 _LONGEST_STRIDE = 1 << 16
 _rng = random.Random(7)
 _FACTORS = [_rng.uniform(0.5, 1.5) for _ in range(64)]
-"""Ratios of the distances between two sampled keys and the stride."""
+"""Factors of the stride. Each one gives a distance between two sampled keys."""
 _FEW_CELLS = 32
 _KEY_CHARS = 60
 
@@ -136,7 +136,7 @@ class KeySketch:
         self._counts = {key: number - least for key, number in top if number > least}
 
     def _adapt(self, sampled: int) -> None:
-        """Set the stride to the one with the wanted number of samples at the present rate of records."""
+        """Set the stride that gives the wanted number of samples at the present rate of records."""
         now, cpu = self._clock(), self._cpu_clock()
         self._since_adapted += sampled
         elapsed = now - self._adapted_at

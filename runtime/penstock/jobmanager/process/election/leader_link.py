@@ -1,6 +1,6 @@
 """A connection from a waiting process to the leader, which ends at the moment when the leader's process ends.
 
-Problem: a heartbeat shows the death of a leader only after the lease duration, which is seconds.
+Problem: a heartbeat shows the death of a leader only after the lease duration of some seconds.
 
 Solution: the leader listens at a port, and waiting processes keep a connection to it. No bytes are sent. When the leader's process ends, the
 system closes the connection. The waiting process connects again. If the system of the leader's machine *refuses* the connection, the process

@@ -151,7 +151,7 @@ class ClusterFunctions:
         self.connection: Connection
 
     def named(self) -> dict[str, Callable[..., Any]]:
-        """Return the functions that a JobManager may call at once, by name. `driver` adds those of `SlotService`."""
+        """Return the functions that a JobManager may call at once, by name. `driver` adds the functions of `SlotService`."""
         own = (self.job_id, self.driver, self.log_listing, self.read_log)
         of_provider = (
             self._provider.task_managers,

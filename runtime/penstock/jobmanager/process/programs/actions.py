@@ -1,4 +1,4 @@
-"""Actions on the jobs of a session's programs, such as savepoints: which program performs an action, and how it has ended."""
+"""Actions on the jobs of a session's programs, such as savepoints: which program performs an action, and how the action ended."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ class ProgramActions:
             _shorten(self._ended)
 
     def status(self, request_id: str) -> facts.Operation | None:
-        """Return the status of an action, or None. Only the process of its job knows it, and at the end of the process this object.
+        """Return the status of an action, or None if the action is unknown.
+
+        The process of the job knows the status. When the process ends, `keep` stores the status here.
 
         Raises:
             Unavailable: the process does not answer.

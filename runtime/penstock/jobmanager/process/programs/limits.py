@@ -1,6 +1,6 @@
 """Limits of a session's programs: the settings that the cluster limits, and the memory of their processes.
 
-A thread of the session reads the memory of each limited process ten times a second. A limit of the system's (RLIMIT_AS) would also
+A thread of the session reads the memory of each limited process ten times a second. A limit of the system (RLIMIT_AS) would also
 count memory that is reserved and not used, and a cgroup is not available in most containers.
 """
 
@@ -29,7 +29,7 @@ def check_limits(cluster: Mapping[str, str], program: Mapping[str, str]) -> None
     """Check that a program sets no limit above that of the cluster.
 
     Raises:
-        InvalidJob: a limit is higher, or it is not a size.
+        InvalidJob: a limit is above that of the cluster, or is not a size.
     """
     given = Configuration(program)
     for option in LIMITS:

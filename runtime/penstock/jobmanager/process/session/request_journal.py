@@ -1,6 +1,6 @@
 """Requests that outlive the leader: a request is stored before it is accepted, and its answer before it is visible.
 
-The next leader executes the requests that have no answer, and returns the answers of the others, under the same ids. A client that polls a
+The next leader executes the requests that have no answer, and returns the stored answers of all other requests. The ids stay the same. A client that polls a
 request notices nothing but a longer wait. Masters without an election keep requests in memory only.
 
 A request that was executed but whose answer was not stored is executed again: a second savepoint is written. A stop is not executed again,
