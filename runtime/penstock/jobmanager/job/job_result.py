@@ -155,7 +155,8 @@ def read_result(storage: CheckpointStorage) -> ResultRecord | None:
     begun = max(list_leader_folder(storage).bases, default=0)
     if _counts(storage, record, begun):
         return record
-    others = (_read(storage, f"{OTHERS}/{name}") for name in storage.list_names(OTHERS))
+    # A put that a crash interrupts leaves a file with another name.
+    others = (_read(storage, f"{OTHERS}/{name}") for name in storage.list_names(OTHERS) if name.isdecimal())
     return next((other for other in others if other is not None and _counts(storage, other, begun)), None)
 
 

@@ -15,7 +15,7 @@ import pytest
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.recovery.takeover import take_over
 from penstock.checkpoint.store.faults import Fault, FaultyStore
-from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
 from penstock.common.errors import Fenced, RestoreRefused
 from penstock.common.job_status import JobStatus
@@ -231,3 +231,16 @@ def test_a_superseded_master_does_not_retry_the_record_of_its_end() -> None:
     assert ended.wait(10)
     time.sleep(0.3)
     assert len(calls) == 1
+
+
+def test_an_incomplete_file_beside_the_records_does_not_prevent_a_start(tmp_path: Path) -> None:
+    storage = CheckpointStorage(f"file://{tmp_path}", JOB)
+    for _ in range(2):
+        take_over(storage).begin()
+    store_result(storage, ResultRecord(JobStatus.FINISHED, 7, epoch=1, candidate="superseded"))
+    storage.put(f"results/2.{'0' * 32}{TEMPORARY_SUFFIX}", b"")
+    assert read_result(storage) is None
+    store_result(storage, ResultRecord(JobStatus.CANCELED, 8, epoch=2))
+    result = read_result(storage)
+    assert result is not None
+    assert result.status is JobStatus.CANCELED

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.faults import Fault, FaultyStore
-from penstock.checkpoint.store.local_store import LocalStore
+from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob, StorageError
@@ -221,3 +221,13 @@ def test_an_elected_master_needs_storage_that_the_next_leader_can_read() -> None
     with executing_on(session), pytest.raises(InvalidJob, match=r"has no execution\.checkpointing\.dir"):
         env.execute("job")
     assert not session.dispatcher.jobs()
+
+
+def test_a_request_whose_file_was_not_complete_is_not_executed(tmp_path: Path) -> None:
+    """A leader that is killed during a put to a file system leaves a temporary file beside the object."""
+    request = Operation("cancel", {"job": JOB}, id="a" * 32)
+    accept(tmp_path, request)
+    folder = tmp_path / "checkpoints" / JOB / FOLDER
+    (folder / request.id).rename(folder / f"{request.id}.{'0' * 32}{TEMPORARY_SUFFIX}")
+    journal = RequestJournal(CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB))
+    assert journal.load(type("Any", (), {})()) == []

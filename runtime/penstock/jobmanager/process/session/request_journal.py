@@ -75,7 +75,7 @@ class RequestJournal:
         Raises:
             StorageError: the request is not stored, so it must not be executed.
         """
-        if not is_segment(operation.id):
+        if not _is_request(operation.id):
             return
         with self._lock:
             number = max(self._numbers.values(), default=0) + 1
@@ -94,7 +94,7 @@ class RequestJournal:
         names = self._storage.list_names(FOLDER)
         found: list[tuple[int, Operation]] = []
         for name in names:
-            if name.endswith(_ANSWER):
+            if not _is_request(name):  # an answer, or the file of a put that a crash has interrupted
                 continue
             try:
                 stored = read_record(self._storage, f"{FOLDER}/{name}", StoredRequest, _REMEDY)
@@ -151,6 +151,10 @@ class RequestJournal:
             self._storage.delete_many([f"{FOLDER}/{name}{suffix}" for name in oldest for suffix in ("", _ANSWER)])
         except PenstockError as error:
             logger.info("old requests were not deleted: %s", error.message)
+
+
+def _is_request(name: str) -> bool:
+    return is_segment(name) and "." not in name
 
 
 def _leads(master: JobMaster) -> bool:
