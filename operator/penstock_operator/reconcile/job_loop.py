@@ -302,7 +302,9 @@ class JobLoop(Loop):
             problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))
             spec = None if problems else spec
         except SpecError as error:
-            problems = error.problems
+            problems = (
+                () if deleting and ref is not None else error.problems
+            )  # the fields of the FlinkCluster are missing
         except (KubeError, NotLeader):
             raise
         except Exception as error:

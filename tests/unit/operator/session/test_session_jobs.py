@@ -176,6 +176,26 @@ def test_a_deletion_takes_a_savepoint_and_removes_the_program() -> None:
     played(story)
 
 
+def test_a_deletion_without_a_response_of_the_session_ends_after_its_timeout_and_fences_the_job() -> None:
+    async def story(world: World) -> None:
+        await started(world, session_job())
+        job_id = world.status()["jobId"]
+        world.rest_down = True
+        world.delete()
+        await world.run(120)
+        assert "nobody answers" in world.condition("Stalled")["message"]
+        await world.until(lambda: world.cluster.one("FlinkJob", NAME) is None)
+        assert f"storage fence {job_id}" in world.fault.calls
+        assert any(
+            reason == "PodsAbandoned" and f"{job_id} could not be cancelled" in t for reason, t in world.events()
+        )
+        world.rest_down = False
+        await world.run(30)
+        assert world.sessions["shared-1"][job_id].state == "SUSPENDED", "it can write nothing any more"
+
+    played(story)
+
+
 def test_a_job_continues_after_the_master_of_the_session_was_lost() -> None:
     async def story(world: World) -> None:
         await started(world, session_job())

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from penstock_operator.reconcile.decide.actions import DisposeJobStorage, RemoveFinalizer
+from penstock_operator.reconcile.decide.actions import DisposeJobStorage, FenceIncarnation, RemoveFinalizer
 from penstock_operator.reconcile.decide.operations.stop import request_savepoint, seal, stop, teardown
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.savepoints.requested import (
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from penstock_operator.api.status.snapshots import Superseded
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.decide.decision import Decision
+    from penstock_operator.reconcile.observation import ActionResult
 
 RECORD_TIMEOUT = timedelta(seconds=30)
 """Time to wait for the FlinkSnapshot of a savepoint, even after the timeout of the deletion."""
@@ -82,10 +83,12 @@ def _delete(ctx: Context) -> Decision:
     if op.step == "Stop" and op.trigger_id is None and (op.retry_at is None or ctx.now >= op.retry_at):
         return _take_savepoint(ctx)
     refused = ctx.failed_action("ScaleDown")
+    fencing = _fence_in_session(ctx, refused) if op.step == "Teardown" and overdue else None
+    if fencing is not None:
+        return fencing
     if op.step == "Teardown" and overdue and (ctx.seen.replicas == 0 or refused is not None):
         if refused is not None:
-            text = f"the pods could not be stopped: {explain(refused)}. Kubernetes removes them with the FlinkJob"
-            ctx = ctx.with_event("PodsAbandoned", text, warning=True)
+            ctx = ctx.with_event("PodsAbandoned", _not_stopped(ctx, explain(refused)), warning=True)
         elif ctx.seen.left:
             ctx = ctx.with_event(
                 "PodsAbandoned",
@@ -95,6 +98,28 @@ def _delete(ctx: Context) -> Decision:
         return ctx.advance()
     steps = {"Stop": stop, "Seal": seal, "Teardown": teardown}
     return steps.get(op.step, dispose)(ctx)
+
+
+def _fence_in_session(ctx: Context, refused: ActionResult | None) -> Decision | None:
+    """Fence a job that could not be cancelled in its session. Kubernetes cannot remove it with the FlinkJob, and it must not
+    write next to a new FlinkJob of the same name. Return None if there is nothing to fence.
+    """
+    running, last = ctx.status.running, ctx.seen.last
+    if not ctx.is_in_cluster or running is None or ctx.op.fenced:
+        return None
+    if last is not None and last.action == "FenceIncarnation":
+        return ctx.with_op(fenced=True).done()
+    return ctx.act(FenceIncarnation(running.job_id), "fencing off the job in its session") if refused else None
+
+
+def _not_stopped(ctx: Context, reason: str) -> str:
+    running = ctx.status.running
+    if not ctx.is_in_cluster or running is None:
+        return f"the pods could not be stopped: {reason}. Kubernetes removes them with the FlinkJob"
+    return (
+        f"the job {running.job_id} could not be cancelled in its session: {reason}. It is fenced off, so it can complete no "
+        "checkpoint. Cancel it when the session responds"
+    )
 
 
 def is_saved(ctx: Context) -> bool:
