@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
+from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.job_result import ResultRecord, store_and_wait, store_or_retry
 
@@ -17,13 +18,23 @@ class JobEnd:
     """The end of one job.
 
     Args:
+        configuration: configuration of the job. Its secrets are not recorded.
         is_kept: whether the end is recorded (`JobMasterOptions.keep_result`).
         is_elected: whether masters elect a leader. Then a failure is final too, and no end is announced before it is recorded. Otherwise a
             standby would run the job again.
     """
 
-    def __init__(self, job_id: str, checkpoints: JobCheckpoints, *, is_kept: bool, is_elected: bool) -> None:
+    def __init__(
+        self,
+        job_id: str,
+        checkpoints: JobCheckpoints,
+        configuration: Mapping[str, str],
+        *,
+        is_kept: bool,
+        is_elected: bool,
+    ) -> None:
         self._job_id = job_id
+        self._configuration = configuration
         self._checkpoints = checkpoints
         self._is_kept, self._is_elected = is_kept, is_elected
 
@@ -59,7 +70,8 @@ class JobEnd:
         if not self._is_kept or not (is_final_failure or result.status in (JobStatus.FINISHED, JobStatus.CANCELED)):
             return
         if is_final_failure:
-            result = ResultRecord(result.status, result.ended_at, failure=str(error)[:MAX_FAILURE])
+            failure = Redaction.of(self._configuration).clean(str(error))
+            result = ResultRecord(result.status, result.ended_at, failure=failure[:MAX_FAILURE])
 
         def store() -> None:
             self._checkpoints.store_result(result)

@@ -104,7 +104,8 @@ class JobMaster:
         )
         self.checkpoints.coordinator.history.wall_offset_ms = lambda: clock.now_ms() - clock.monotonic_ms()
         elected = self.options.waits_to_lead is not None
-        self._end = JobEnd(job_id, self.checkpoints, is_kept=self.options.keep_result, is_elected=elected)
+        kept = self.options.keep_result
+        self._end = JobEnd(job_id, self.checkpoints, settings.configuration, is_kept=kept, is_elected=elected)
         self.attempt = 0
         self._ended_at_s = 0.0
         self.error: BaseException | None = None

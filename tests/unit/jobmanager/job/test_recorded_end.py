@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -35,6 +36,7 @@ from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment, until
 
 JOB = "1" * 32
+SECRET = "s3cr3t-s3cr3t-s3cr3t"
 
 
 @pytest.fixture
@@ -53,6 +55,7 @@ def start(
     *,
     elected: bool = True,
     retention: str = "RETAIN_ON_CANCELLATION",
+    settings: Mapping[str, str] = MappingProxyType({}),
 ) -> JobMaster:
     """Start a master's job. It waits until `leads` is set; None means that it leads at once."""
     session = Session(InProcess(), SubmitOptions(job_id=JOB, keep_result=True))
@@ -68,7 +71,7 @@ def start(
 
     session.on_started = on_started
     kept = {"execution.checkpointing.externalized-checkpoint-retention": retention}
-    env = environment(folder, **{"restart-strategy.type": "none", **kept})
+    env = environment(folder, **{"restart-strategy.type": "none", **kept, **settings})
     env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").map(function).print()
 
     def run() -> None:
@@ -244,3 +247,26 @@ def test_an_incomplete_file_beside_the_records_does_not_prevent_a_start(tmp_path
     result = read_result(storage)
     assert result is not None
     assert result.status is JobStatus.CANCELED
+
+
+def leak(value: int) -> int:
+    raise ValueError(f"login with {SECRET} was refused")
+
+
+def test_a_recorded_failure_has_no_secret_of_the_configuration(sessions: list[Session], tmp_path: Path) -> None:
+    master = start(sessions, tmp_path, leak, settings={"s3.secret-key": SECRET})
+    assert master.wait(30) is JobStatus.FAILED
+    result = read_result(master.checkpoints.storage)
+    assert result is not None
+    assert "was refused" in result.failure
+    assert SECRET not in result.failure
+
+
+def test_a_stored_answer_has_no_secret_of_the_configuration(sessions: list[Session], tmp_path: Path) -> None:
+    master = running(sessions, tmp_path, settings={"s3.secret-key": SECRET})
+    request = Operation("savepoint", {"job": JOB}, id="a" * 32)
+    sessions[-1].dispatcher.journals[JOB].accept(request, master)
+    request.fail(f"login with {SECRET} was refused")
+    stored = master.checkpoints.storage.read(f"requests/{request.id}.answer").decode()
+    assert "was refused" in stored
+    assert SECRET not in stored

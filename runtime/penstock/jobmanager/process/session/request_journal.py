@@ -22,6 +22,7 @@ from penstock.checkpoint.store.retrying_store import RetryPolicy
 from penstock.common.errors import Fenced, PenstockError, SnapshotTorn, StorageError
 from penstock.common.folders.storage_names import is_segment
 from penstock.common.job_status import JobStatus
+from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.job_result import ResultRecord
 from penstock.jobmanager.job.requests import Operation
@@ -131,7 +132,8 @@ class RequestJournal:
         def store(operation: Operation) -> None:
             if operation.failure and not _leads(master):
                 return  # the next leader executes the request
-            answer = StoredAnswer(operation.location, operation.failure, operation.result)
+            failure = operation.failure and Redaction.of(master.settings.configuration).clean(operation.failure)
+            answer = StoredAnswer(operation.location, failure, operation.result)
             try:
                 self._storage.put(f"{FOLDER}/{operation.id}{_ANSWER}", msgspec.json.encode(answer))
                 self._answered.add(operation.id)
