@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.api.flinkjob import rest_tls_secret
-from penstock_operator.errors import ClusterMissing, EngineError
+from penstock_operator.errors import ClusterMissing, EngineError, EngineUnreachable
 from penstock_operator.kube.cluster import CONFIG_MAP, REVISION
 from penstock_operator.reconcile.act.actor import Actor
 from penstock_operator.reconcile.cache import Submission
@@ -62,7 +62,8 @@ class SessionActor(Actor):
 
     async def scale_down(self, _: actions.ScaleDown) -> None:
         """Cancel the job if it still runs, then record that it should not run. The session then removes the program."""
-        owner, self._cache.submission = self._owner, None
+        owner = self._owner
+        await self._await_start()
         live = await self._ports.cluster.get(CONFIG_MAP, owner.namespace, submission.record_name(owner))
         incarnation, stored = self._ctx.running_incarnation, parsed_record(self._ctx, live)
         known = stored or record_of_running(self._ctx)
@@ -73,6 +74,21 @@ class SessionActor(Actor):
             await self._ports.cluster.merge(CONFIG_MAP, owner.namespace, submission.record_name(owner), patch)
         elif incarnation is not None:
             await self._objects.apply(submission.record(owner, incarnation, runs=False))
+
+    async def _await_start(self) -> None:
+        """Wait for the response to a start that is in progress. The session knows the job only then, so an earlier
+        cancellation would have no effect, and the program would run next to its successor.
+
+        Raises:
+            EngineUnreachable: the session has not responded yet.
+        """
+        known = self._cache.submission
+        if known is not None and known.is_in_progress:
+            await asyncio.wait({known.task}, timeout=START_PATIENCE)
+            if known.is_in_progress:
+                msg = "the session still starts the program, for example installs its packages. The operator cancels it afterwards"
+                raise EngineUnreachable(msg)
+        self._cache.submission = None
 
     async def _cancel(self, record: Record) -> None:
         ref = ClusterRef.parse(record.cluster)

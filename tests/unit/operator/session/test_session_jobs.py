@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from penstock_operator.reconcile.act import session
 from tests.unit.operator.world import World, flinksnapshot
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.kubelet import NAME
 from tests.unit.operator.world.scenarios.scenario import running, suspended
 from tests.unit.operator.world.session import (
     CLUSTER_NAME,
+    FakeSessionClient,
     cluster_is_ready,
     cluster_status,
     flinkcluster,
@@ -137,6 +139,40 @@ def test_a_first_program_that_does_not_start_is_reported_and_an_edit_helps() -> 
         await world.until(lambda: running(world))
 
     played(story)
+
+
+@pytest.mark.parametrize("change", ["edit", "delete"])
+def test_a_change_during_a_long_start_leaves_no_second_program(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "START_PATIENCE", 0.01)
+
+    async def story(world: World) -> None:
+        answers, start = asyncio.Event(), FakeSessionClient.run
+
+        async def slow(client: FakeSessionClient, program: str, body: dict[str, Any]) -> None:
+            if program.endswith(f"_{NAME}.zip"):
+                await answers.wait()
+            await start(client, program, body)
+
+        monkeypatch.setattr(FakeSessionClient, "run", slow)
+        world.apply(flinkcluster())
+        world.apply(session_job())
+        await world.until(lambda: any(name.endswith(f"_{NAME}.zip") for name in world.uploads))
+        await world.run(3)
+        if change == "edit":
+            world.edit(job={"script": "job v2"})
+        else:
+            world.delete()
+        await world.run(20)
+        answers.set()
+        if change == "edit":
+            await world.until(lambda: running(world, generation=2))
+        else:
+            await world.until(lambda: world.cluster.one("FlinkJob", NAME) is None)
+        await world.run(20)
+        states = sorted(job.state for job in world.sessions["shared-1"].values())
+        assert states.count("RUNNING") == (change == "edit"), states
+
+    asyncio.run(story(World()))
 
 
 def test_suspend_and_resume() -> None:
