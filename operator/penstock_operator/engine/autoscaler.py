@@ -16,6 +16,8 @@ from penstock_operator.api.status.autoscaling import (
 
 TEXT = 300
 """Maximum number of characters of a message or a name."""
+LARGEST = 2**31 - 1
+"""Largest number in a status."""
 RESCALING = frozenset({"SCALE_UP", "SCALE_DOWN", "OUTSIDE_LIMITS", "WAITING_FOR_SLOTS"})
 """Reasons with which the engine rescales the job, now or when slots are available."""
 
@@ -53,15 +55,15 @@ def read_autoscaler(body: dict[str, Any]) -> Autoscaler:
     """
     decisions = [one for one in body.get("decisions") or () if isinstance(one, dict)][:DECISIONS_KEPT]
     inputs = [one for one in (decisions[0].get("inputs") if decisions else None) or () if isinstance(one, dict)]
-    current = int(body["current"])
+    current = _count(body["current"])
     return Autoscaler(
         mode=_text(body["mode"]),
         current=current,
-        requested=int(body.get("requested", current)),
-        wanted=int(body["wanted"]),
+        requested=_count(body.get("requested", current)),
+        wanted=_count(body["wanted"]),
         reason=_text(body.get("reason")),
         message=_text(body.get("message")),
-        slots_available=int(body.get("slotsAvailable", 0)),
+        slots_available=_count(body.get("slotsAvailable", 0)),
         decisions=tuple(_decision(one) for one in decisions),
         inputs=tuple(_input(one) for one in inputs[:INPUTS_KEPT]),
     )
@@ -72,9 +74,9 @@ def _decision(body: dict[str, Any]) -> AutoscalerDecision:
     return AutoscalerDecision(
         time=_moment(time),
         since=_moment(int(body.get("since", time))),
-        count=int(body.get("count", 1)),
-        current=int(body["current"]),
-        wanted=int(body["wanted"]),
+        count=_count(body.get("count", 1)),
+        current=_count(body["current"]),
+        wanted=_count(body["wanted"]),
         reason=_text(body.get("reason")),
         message=_text(body.get("message")),
     )
@@ -83,7 +85,7 @@ def _decision(body: dict[str, Any]) -> AutoscalerDecision:
 def _input(body: dict[str, Any]) -> AutoscalerInput:
     return AutoscalerInput(
         name=_text(body.get("name")),
-        parallelism=int(body.get("parallelism", 0)),
+        parallelism=_count(body.get("parallelism", 0)),
         busy=_number(body.get("busy")),
         input_rate=_number(body.get("inputRate")),
         true_rate=_number(body.get("trueRate")),
@@ -91,6 +93,11 @@ def _input(body: dict[str, Any]) -> AutoscalerInput:
         load=_number(body.get("load")),
         lag_ms=_number(body.get("lagMs")),
     )
+
+
+def _count(value: Any) -> int:
+    """Return a number between 0 and `LARGEST`. The API server refuses a status with a number of more than 64 bits."""
+    return max(0, min(int(value), LARGEST))
 
 
 def _number(value: object) -> float | None:

@@ -172,3 +172,18 @@ def test_a_hostile_report_is_limited() -> None:
     ctx = with_autoscaler(context(found))
     assert ctx.status.running is not None
     assert ctx.status.running.parallelism == SPEC.job.max_parallelism
+
+
+@pytest.mark.parametrize(("reported", "stored"), [(10**30, 2**31 - 1), (-(10**30), 0)])
+def test_numbers_in_a_response_are_limited_so_that_the_status_can_be_written(reported: int, stored: int) -> None:
+    decision = {"timestamp": 1000, "count": reported, "current": reported, "wanted": reported}
+    body = {
+        "mode": "active",
+        "current": reported,
+        "requested": reported,
+        "wanted": reported,
+        "slotsAvailable": reported,
+    }
+    found = read_autoscaler({**body, "decisions": [decision]})
+    assert {found.current, found.requested, found.wanted, found.slots_available} == {stored}
+    assert {found.decisions[0].count, found.decisions[0].current, found.decisions[0].wanted} == {stored}
