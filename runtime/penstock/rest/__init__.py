@@ -7,6 +7,7 @@
     routes     paths -> gateway and views
     app        the application: routes, token, errors, OpenAPI
     server     uvicorn in a thread
+    transport  the connections of the server: socket, limits, TLS
 
 `models` and `facts` import neither the engine nor the web framework, so that a client can use these packages alone.
 """

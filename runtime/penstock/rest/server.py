@@ -13,11 +13,11 @@ import uvicorn
 from penstock.common.errors import ClusterError
 from penstock.rest.app import create_app
 from penstock.rest.auth import AllowedHosts, TokenFile
-from penstock.rest.connections import BoundedProtocol, Connections
 from penstock.rest.leader_proxy import LeaderProxy
-from penstock.rest.listener import listen, server_url
-from penstock.rest.tls import RenewedContext, TlsFiles
-from penstock.rest.tls_listener import accept_tls
+from penstock.rest.transport.connections import BoundedProtocol, Connections
+from penstock.rest.transport.listener import listen, server_url
+from penstock.rest.transport.tls import RenewedContext, TlsFiles
+from penstock.rest.transport.tls_listener import accept_tls
 
 if TYPE_CHECKING:
     import socket

@@ -10,7 +10,7 @@ from penstock.jobmanager.history.archive import Archives
 from penstock.jobmanager.history.gateway import ArchiveGateway
 from penstock.jobmanager.job.settings import object_store_options
 from penstock.rest.server import RestServer
-from penstock.rest.tls import tls_files
+from penstock.rest.transport.tls import tls_files
 
 
 def open_archives(folder: str, configuration: Mapping[str, str]) -> Archives:

@@ -29,7 +29,7 @@ from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.graph.job_graph import JobGraph
 from penstock.graph.state_meaning.describe import meaning_of
-from penstock.jobmanager.job.job_result import ResultRecord, read_result, store_result
+from penstock.jobmanager.job.ending.job_result import ResultRecord, read_result, store_result
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.validation.declared_state import check_stored_states
 from penstock.jobmanager.validation.runtime_mode import check_runtime_mode

@@ -32,20 +32,20 @@ from penstock.jobmanager.coordinators.sink_commits import SinkCommits
 from penstock.jobmanager.failover.failures import JobFailed, entry_of, is_fatal, name_alternatives
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.ending import events
+from penstock.jobmanager.job.ending.job_end import JobEnd
+from penstock.jobmanager.job.ending.job_result import ResultRecord
 from penstock.jobmanager.job.ending.state import Stage
 from penstock.jobmanager.job.epoch_loop import EpochLoop
-from penstock.jobmanager.job.job_end import JobEnd
 from penstock.jobmanager.job.job_history import JobHistory
 from penstock.jobmanager.job.job_metrics import JobMetrics
 from penstock.jobmanager.job.job_parts import JobMasterOptions, JobParts
 from penstock.jobmanager.job.job_requests import AttemptRestarted, JobRequests, Stopped
-from penstock.jobmanager.job.job_result import ResultRecord
 from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.scheduler import JobScheduler
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.job.start_gates import wait_for_release, wait_to_lead
-from penstock.jobmanager.job.start_steps import (
+from penstock.jobmanager.job.starting.start_gates import wait_for_release, wait_to_lead
+from penstock.jobmanager.job.starting.start_steps import (
     BEGINNING_SOURCES,
     COMMITTING,
     FIRST_EPOCH,

@@ -17,7 +17,7 @@ from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.job_metrics import JobMetrics
 from penstock.jobmanager.job.pending_results import PendingResults
 from penstock.jobmanager.job.settings import JobSettings
-from penstock.jobmanager.job.start_steps import StartSteps
+from penstock.jobmanager.job.starting.start_steps import StartSteps
 from penstock.jobmanager.runners.runner import Runner
 from penstock.taskmanager.code.payload import TaskSettings
 

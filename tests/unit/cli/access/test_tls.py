@@ -9,7 +9,7 @@ import pytest
 from penstock.cli.queryable_state import QueryableStateClient
 from penstock.common.credentials.local_token import LocalToken, dashboard_link, find_token
 from penstock.rest.server import RestServer
-from penstock.rest.tls import TlsFiles
+from penstock.rest.transport.tls import TlsFiles
 from tests.certificates import Authority
 from tests.unit.cli.terminal import Terminal
 

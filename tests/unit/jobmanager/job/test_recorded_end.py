@@ -22,16 +22,16 @@ from penstock.common.errors import Fenced, RestoreRefused
 from penstock.common.job_status import JobStatus
 from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.job_result import (
+from penstock.jobmanager.job.ending.job_result import (
     ResultRecord,
     read_result,
     retry_in_background,
     store_and_wait,
     store_result,
 )
+from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.job.start_steps import WAITING_TO_LEAD
+from penstock.jobmanager.job.starting.start_steps import WAITING_TO_LEAD
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment, until
 
@@ -203,7 +203,7 @@ def test_an_end_that_was_recorded_between_the_check_and_the_claim_of_the_next_le
 def test_an_end_is_announced_only_after_it_is_recorded(
     sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.jobmanager.job.job_end.store_and_wait", partial(store_and_wait, pause_s=0.01))
+    monkeypatch.setattr("penstock.jobmanager.job.ending.job_end.store_and_wait", partial(store_and_wait, pause_s=0.01))
     master = running(sessions, tmp_path)
     faulty = FaultyStore(LocalStore())
     policy = RetryPolicy(retry_for=0.1, pause=0.01)

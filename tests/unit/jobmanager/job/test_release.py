@@ -17,7 +17,7 @@ from penstock.datastream.connectors.datagen import DataGeneratorSource
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.job.start_steps import WAITING_FOR_RELEASE
+from penstock.jobmanager.job.starting.start_steps import WAITING_FOR_RELEASE
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment, until
 

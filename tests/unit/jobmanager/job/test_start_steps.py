@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common.errors import EpochFailed
 from penstock.jobmanager.failover.failures import JobFailed
-from penstock.jobmanager.job.start_steps import FIRST_EPOCH, SENDING, StartSteps
+from penstock.jobmanager.job.starting.start_steps import FIRST_EPOCH, SENDING, StartSteps
 from penstock.taskmanager.protocol import Whereabouts
 from penstock.taskmanager.watching.watchdog import OPENING, PROCESSING
 

@@ -17,8 +17,8 @@ from penstock.common.errors import Fenced, FinalCheckpointRefused, JobSuspended
 from penstock.common.job_status import JobStatus
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.graph.executor import executing_on
-from penstock.jobmanager.job import job_result
-from penstock.jobmanager.job.job_result import read_result, retry_in_background
+from penstock.jobmanager.job.ending import job_result
+from penstock.jobmanager.job.ending.job_result import read_result, retry_in_background
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment

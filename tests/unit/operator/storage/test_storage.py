@@ -18,7 +18,7 @@ from penstock.checkpoint.recovery.takeover import take_over
 from penstock.checkpoint.savepoint.savepoints import write_savepoint
 from penstock.checkpoint.store.retrying_store import Stores
 from penstock.common.errors import Fenced
-from penstock.jobmanager.job.job_result import RESULT
+from penstock.jobmanager.job.ending.job_result import RESULT
 from penstock_operator.api.limits.own_identity import OwnIdentity
 from penstock_operator.errors import NotLeader, StorageError
 from penstock_operator.storage import penstock as storage_module

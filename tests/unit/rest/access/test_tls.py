@@ -13,9 +13,9 @@ from penstock.cli.connection import client_tls
 from penstock.cli.errors import MasterUnreachable, UsageError
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CertificateError
-from penstock.rest.connections import Connections
 from penstock.rest.server import RestServer
-from penstock.rest.tls import TlsFiles, tls_files
+from penstock.rest.transport.connections import Connections
+from penstock.rest.transport.tls import TlsFiles, tls_files
 from tests.certificates import Authority
 
 if TYPE_CHECKING:

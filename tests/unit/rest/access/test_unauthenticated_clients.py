@@ -16,8 +16,8 @@ import pytest
 
 from penstock.common.system.open_files import max_unauthenticated, raise_limit
 from penstock.rest.body_limit import MAX_BODY_BYTES, MAX_TOKEN_BODY_BYTES
-from penstock.rest.connections import Connections
 from penstock.rest.server import RestServer
+from penstock.rest.transport.connections import Connections
 
 if TYPE_CHECKING:
     from tests.unit.rest.fake_gateway import FakeGateway

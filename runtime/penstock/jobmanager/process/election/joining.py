@@ -19,7 +19,7 @@ from penstock.jobmanager.process.election.elector import ElectionTimes
 from penstock.jobmanager.process.election.kubernetes_lease import KubernetesLease
 from penstock.jobmanager.process.election.member import Member
 from penstock.jobmanager.process.election.storage_claims import StorageClaims
-from penstock.rest.tls import tls_files
+from penstock.rest.transport.tls import tls_files
 
 _POLICY = RetryPolicy(retry_for=1.0)
 """Retry policy of the election. The election itself tries again each second."""

@@ -20,7 +20,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.credentials.local_token import LocalToken, is_loopback
 from penstock.jobmanager.process.session.session import Session
-from penstock.rest.listener import Listener
+from penstock.rest.transport.listener import Listener
 
 if TYPE_CHECKING:
     from penstock.rest.server import RestServer

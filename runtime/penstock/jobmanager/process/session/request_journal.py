@@ -23,8 +23,8 @@ from penstock.common.errors import Fenced, PenstockError, SnapshotTorn, StorageE
 from penstock.common.folders.storage_names import is_segment
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.redaction import Redaction
+from penstock.jobmanager.job.ending.job_result import ResultRecord
 from penstock.jobmanager.job.job_master import JobMaster
-from penstock.jobmanager.job.job_result import ResultRecord
 from penstock.jobmanager.job.requests import Operation
 
 FOLDER = "requests"

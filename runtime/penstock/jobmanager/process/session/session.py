@@ -286,7 +286,7 @@ class Session:
             return None
         # These imports would take a third of the time of a small job without REST.
         from penstock.rest.server import RestServer
-        from penstock.rest.tls import tls_files
+        from penstock.rest.transport.tls import tls_files
 
         gateway = self.create_gateway(settings)
         host, port = settings.get(options.REST_BIND_ADDRESS), settings.get(options.REST_PORT)

@@ -20,7 +20,7 @@ from penstock.jobmanager.process.session import embedded_rest
 from penstock.jobmanager.process.session.embedded import LocalClusterProvider
 from penstock.jobmanager.process.session.embedded_rest import EmbeddedRest
 from penstock.jobmanager.process.session.session import Session
-from penstock.rest.listener import Listener
+from penstock.rest.transport.listener import Listener
 
 PROGRAM = """
 import sys

@@ -8,7 +8,7 @@ from penstock.common.errors import RestoreRefused, StorageError
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
-from penstock.jobmanager.job.job_result import ResultRecord, store_and_wait, store_or_retry
+from penstock.jobmanager.job.ending.job_result import ResultRecord, store_and_wait, store_or_retry
 
 MAX_FAILURE = 2_000
 """Maximum number of characters of a failure in a record."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from penstock.rest.connections import BoundedProtocol, Connections
+    from penstock.rest.transport.connections import BoundedProtocol, Connections
 
 logger = logging.getLogger(__name__)
 

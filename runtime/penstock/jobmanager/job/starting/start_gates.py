@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.common.errors import StorageError
-from penstock.jobmanager.job.start_steps import WAITING_FOR_RELEASE, WAITING_TO_LEAD, StartSteps
+from penstock.jobmanager.job.starting.start_steps import WAITING_FOR_RELEASE, WAITING_TO_LEAD, StartSteps
 
 RELEASE_POLL_S = 0.25
 """Interval in seconds of checks for the release of a job that was prepared ahead of time."""

@@ -1,0 +1,1 @@
+"""The start of an attempt: what it waits for, and its steps."""

@@ -1,0 +1,1 @@
+"""The connections of the REST API: the socket, its limits and TLS."""
