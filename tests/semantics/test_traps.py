@@ -129,13 +129,13 @@ TRAPS: dict[int, tuple[str, list[str]]] = {
     17: (
         "if a savepoint fails, and with it a stop or a rescale, the job continues unchanged",
         [
-            "unit/rest/test_actions.py::test_a_failed_savepoint_is_completed_with_a_cause_and_the_job_keeps_running",
+            "unit/rest/routes/test_actions.py::test_a_failed_savepoint_is_completed_with_a_cause_and_the_job_keeps_running",
             "unit/jobmanager/job/test_rescale_slots.py::test_a_rescale_beyond_the_available_slots_is_refused",
         ],
     ),
     18: (
         "slow REST requests return a request id to poll",
-        ["unit/rest/test_actions.py::test_a_savepoint_is_triggered_and_polled_as_in_the_transcript"],
+        ["unit/rest/routes/test_actions.py::test_a_savepoint_is_triggered_and_polled_as_in_the_transcript"],
     ),
     19: (
         "a commit may be repeated, and survives a crash between its steps",

@@ -24,7 +24,7 @@ from penstock.jobmanager.process.session import request_journal
 from penstock.jobmanager.process.session.request_journal import FOLDER, KEPT, RequestJournal
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, until
-from tests.unit.jobmanager.job.test_recorded_end import JOB, running, start
+from tests.unit.jobmanager.job.ending.test_recorded_end import JOB, running, start
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from penstock.jobmanager.cluster.jvm.class_archive import (
 )
 from tools.images.context import ARCHIVE
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 JAVA = """#!/bin/sh
 echo run >> "$(dirname "$0")/runs"
 for argument in "$@"; do
