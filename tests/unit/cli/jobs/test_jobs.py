@@ -246,6 +246,6 @@ def test_no_arguments_show_the_help_and_the_version_option_the_version(offline: 
 
 
 def test_every_command_is_in_the_documentation() -> None:
-    page = (Path(__file__).parents[3] / "docs" / "cli.md").read_text()
+    page = (Path(__file__).parents[4] / "docs" / "cli.md").read_text()
     names = [command.name for command in app.registered_commands] + [group.name for group in app.registered_groups]
     assert not [name for name in names if f"`{name}" not in page and f"penstock {name}" not in page]

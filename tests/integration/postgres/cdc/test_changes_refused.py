@@ -12,7 +12,7 @@ import pytest
 from penstock.common.errors import InvalidJob, PenstockError, SourceError
 from penstock.connectors.postgres.cdc import stream
 from penstock.datastream.connectors.postgres import PostgresCdcSource
-from tests.integration.postgres.captures import CapturedTable, Job, logical
+from tests.integration.postgres.cdc.captures import CapturedTable, Job, logical
 from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]

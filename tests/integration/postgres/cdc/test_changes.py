@@ -16,7 +16,7 @@ from penstock.common.types import RowKind
 from penstock.connectors.core.source import ReadBounds, ReaderContext
 from penstock.connectors.postgres.cdc import enumerator
 from penstock.connectors.postgres.cdc.enumerator import CdcEnumerator
-from tests.integration.postgres.captures import CapturedTable, Job, applied, logical
+from tests.integration.postgres.cdc.captures import CapturedTable, Job, applied, logical
 from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]

@@ -2,7 +2,7 @@
 
 The job runs in a separate process, which continues from its newest checkpoint each time it is started again.
 
-python -m tests.integration.postgres.mirrored_job FOLDER CONNINFO TABLE MIRROR PARALLELISM
+python -m tests.integration.postgres.cdc.mirrored_job FOLDER CONNINFO TABLE MIRROR PARALLELISM
 """
 
 from __future__ import annotations

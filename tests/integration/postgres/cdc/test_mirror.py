@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.postgres.captures import CapturedTable
+from tests.integration.postgres.cdc.captures import CapturedTable
 from tests.integration.postgres.tables import Table
 from tools.servers.postgres import PostgresServer
 
@@ -30,7 +30,13 @@ class Mirror:
 
     def start(self, parallelism: int) -> None:
         found = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        program = [sys.executable, "-m", "tests.integration.postgres.mirrored_job", *self._arguments, str(parallelism)]
+        program = [
+            sys.executable,
+            "-m",
+            "tests.integration.postgres.cdc.mirrored_job",
+            *self._arguments,
+            str(parallelism),
+        ]
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(program, stdout=log, stderr=log, env=found)
 

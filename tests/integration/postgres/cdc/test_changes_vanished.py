@@ -12,8 +12,8 @@ import pytest
 
 from penstock.common.errors import SinkError, SourceError
 from penstock.connectors.postgres.cdc import watched_tables
-from tests.integration.postgres.captures import COLUMNS, CapturedTable, Job, applied, logical
-from tests.integration.postgres.test_changes_refused import failing, started_job
+from tests.integration.postgres.cdc.captures import COLUMNS, CapturedTable, Job, applied, logical
+from tests.integration.postgres.cdc.test_changes_refused import failing, started_job
 from tools.servers.postgres import PostgresServer
 
 __all__ = ["logical"]

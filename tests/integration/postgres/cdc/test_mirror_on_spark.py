@@ -12,8 +12,8 @@ import pytest
 
 from penstock.jobmanager.process.session.session import SubmitOptions
 from tests.integration.engine.selfcheck.driver import Driver, configuration, environment, submitted
-from tests.integration.postgres.captures import CapturedTable, logical
-from tests.integration.postgres.mirrored_job import mirrors
+from tests.integration.postgres.cdc.captures import CapturedTable, logical
+from tests.integration.postgres.cdc.mirrored_job import mirrors
 from tests.integration.postgres.tables import Table
 
 if TYPE_CHECKING:
