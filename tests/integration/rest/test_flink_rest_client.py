@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.rest.server import RestServer
-from tests.integration.engine.programs.test_session_programs import ENDLESS
+from tests.integration.engine.programs.sessions.session_programs import ENDLESS
 from tests.session_process import SessionProcess
 from tests.unit.rest.fake_gateway import JOB_ID, FakeGateway
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.engine.programs.test_session_programs import COUNT, ENDLESS
+from tests.integration.engine.programs.sessions.session_programs import COUNT, ENDLESS
 from tests.session_process import SessionProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -48,14 +48,6 @@ def before_execute(source: str, program: str = ENDLESS) -> str:
     """Return a program with additional lines before its job starts."""
     start, _, end = program.rpartition(BEFORE_EXECUTE)
     return f"{start}{source}\n{BEFORE_EXECUTE}{end}"
-
-
-@pytest.fixture(scope="module")
-def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SessionProcess]:
-    session = SessionProcess(tmp_path_factory.mktemp("session"))
-    session.start()
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="module")

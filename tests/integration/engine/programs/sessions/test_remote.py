@@ -16,7 +16,7 @@ import pytest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
-RUNTIME = Path(__file__).parents[4] / "runtime"
+RUNTIME = Path(__file__).parents[5] / "runtime"
 
 MODULE = """
 from dataclasses import dataclass

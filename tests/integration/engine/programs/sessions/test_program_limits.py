@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.engine.programs.test_session_programs import ENDLESS, counts_are_right
+from tests.integration.engine.programs.sessions.session_programs import ENDLESS, counts_are_right
 from tests.session_process import SessionProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
