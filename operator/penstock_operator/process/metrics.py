@@ -88,6 +88,17 @@ class Metrics:
     """All metrics of one operator."""
 
     def __init__(self) -> None:
+        self._add_jobs()
+        self._add_durations()
+        self.errors = Metric(
+            "penstock_reconcile_errors_total", "Reconcile passes that ended in an error", ("kind", "reason")
+        )
+        self.requests = Metric("penstock_api_requests_total", "Requests to the Kubernetes API", ("verb", "kind"))
+        self.leader = Metric("penstock_leader", "Whether this operator is the leader", (), "gauge")
+        self.leader.set(to=0)
+        self._attempts, self._downtimes = Attempts(), Downtimes()
+
+    def _add_jobs(self) -> None:
         self.jobs = Metric(
             "penstock_flinkjob_phase", "1 for the current phase of a FlinkJob", (*_JOB, "phase"), "gauge"
         )
@@ -126,6 +137,8 @@ class Metrics:
             _JOB,
             "gauge",
         )
+
+    def _add_durations(self) -> None:
         self.operations = Histogram(
             "penstock_operation_seconds", "Duration of operations on FlinkJobs", ("kind", "outcome"), _LONG
         )
@@ -156,13 +169,6 @@ class Metrics:
         self.passes = Histogram(
             "penstock_reconcile_seconds", "Duration of one reconcile pass of an object", ("kind",), _SHORT
         )
-        self.errors = Metric(
-            "penstock_reconcile_errors_total", "Reconcile passes that ended in an error", ("kind", "reason")
-        )
-        self.requests = Metric("penstock_api_requests_total", "Requests to the Kubernetes API", ("verb", "kind"))
-        self.leader = Metric("penstock_leader", "Whether this operator is the leader", (), "gauge")
-        self.leader.set(to=0)
-        self._attempts, self._downtimes = Attempts(), Downtimes()
 
     def render(self) -> str:
         """Return the page that Prometheus scrapes."""

@@ -122,11 +122,7 @@ class RestClient:
             file: `log` or `stdout`.
         """
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
-        response = self._send("GET", f"{path}/{file}", params={"from": str(start)})
-        end = response.headers.get("X-Penstock-Log-End", "")
-        if response.is_success and end.isdecimal():
-            return response.text, int(end)
-        raise self._refusal(response, self._json(response, "GET", path))
+        return self._log_part(f"{path}/{file}", start)
 
     def thread_dump(self, task_manager: str | None) -> models.ThreadDump:
         """Return the threads of a TaskManager's Python workers. None means the threads of the JobManager's process."""
@@ -155,9 +151,7 @@ class RestClient:
         path = f"/jobs/{_part(job_id)}/edges/records"
         params = {"edge": edge, "limit": str(limit), "seconds": str(seconds)}
         response = self._send("GET", path, params=params, timeout=seconds + self._timeout)
-        if response.is_success:
-            return models.EdgeRecords.model_validate(self._json(response, "GET", path))
-        raise self._refusal(response, self._json(response, "GET", path))
+        return models.EdgeRecords.model_validate(self._answer(response, "GET", path))
 
     def states(self, job_id: str) -> models.JobStates:
         """Return the states in the newest checkpoint."""
@@ -251,12 +245,7 @@ class RestClient:
         """
         params = {"collect": "true"} if collects else None
         response = self._send("POST", "/programs", content=content, headers=headers, timeout=timeout, params=params)
-        if response.status_code in (404, 405):
-            raise self._takes_no_programs(404)
-        answer = self._json(response, "POST", "/programs")
-        if not response.is_success:
-            raise self._refusal(response, answer)
-        return models.ProgramAccepted.model_validate(answer).job_id
+        return models.ProgramAccepted.model_validate(self._program_answer(response, "POST", "/programs")).job_id
 
     def program_outcome(self, job_id: str) -> models.ProgramOutcome:
         return self._get(f"/programs/{_part(job_id)}", models.ProgramOutcome)
@@ -265,10 +254,7 @@ class RestClient:
         """Return the records of `execute_and_collect` from number `start` on."""
         path = f"/programs/{_part(job_id)}/results?from={start}"
         response = self._send("POST", path, may_repeat=True)
-        answer = self._json(response, "POST", path)
-        if not response.is_success:
-            raise self._refusal(response, answer)
-        return models.ProgramResults.model_validate(answer)
+        return models.ProgramResults.model_validate(self._answer(response, "POST", path))
 
     def programs(self) -> list[str]:
         """Return the ids of the programs that are stored in a session cluster.
@@ -276,18 +262,13 @@ class RestClient:
         Raises:
             RequestFailed: the JobManager belongs to one program and stores no other programs.
         """
-        response = self._send("GET", "/jars")
-        if response.status_code in (404, 405):
-            raise self._takes_no_programs(404)
-        answer = self._json(response, "GET", "/jars")
-        if not response.is_success:
-            raise self._refusal(response, answer)
+        answer = self._program_answer(self._send("GET", "/jars"), "GET", "/jars")
         return [str(file["id"]) for file in answer["files"]]
 
     def upload_program(self, name: str, content: bytes) -> str:
         """Store a program in a session cluster, and return its id."""
         response = self._send("POST", "/jars/upload", files={"jarfile": (name, content)}, timeout=_UPLOAD_S)
-        answer = self._program_answer(response, "/jars/upload")
+        answer = self._program_answer(response, "POST", "/jars/upload")
         return str(answer["filename"]).rsplit("/", 1)[-1]
 
     def run_program(self, program: str, request: Mapping[str, object]) -> JarStarted:
@@ -298,7 +279,7 @@ class RestClient:
         """
         path = f"/jars/{_part(program)}/run"
         response = self._send("POST", path, json=request, timeout=_START_S)
-        return JarStarted.model_validate(self._program_answer(response, path))
+        return JarStarted.model_validate(self._program_answer(response, "POST", path))
 
     def application(self, application_id: str) -> ApplicationDetails:
         """Return a started program of a session cluster with its jobs."""
@@ -311,29 +292,27 @@ class RestClient:
         """Return whole lines of the output or (`log`) the log of a job's program, and the position after them. `start`:
         position of the first line.
         """
-        path = f"/jobs/{_part(job_id)}/{'log' if log else 'output'}"
+        return self._log_part(f"/jobs/{_part(job_id)}/{'log' if log else 'output'}", start)
+
+    def _log_part(self, path: str, start: int) -> tuple[str, int]:
         response = self._send("GET", path, params={"from": str(start)})
         end = response.headers.get("X-Penstock-Log-End", "")
         if response.is_success and end.isdecimal():
             return response.text, int(end)
         raise self._refusal(response, self._json(response, "GET", path))
 
-    def _program_answer(self, response: httpx.Response, path: str) -> Any:  # JSON of the paths below /jars
-        if response.status_code in (404, 405) and path == "/jars/upload":
-            raise self._takes_no_programs(404)
-        answer = self._json(response, "POST", path)
-        if not response.is_success:
-            raise self._refusal(response, answer)
-        return answer
-
-    def _takes_no_programs(self, status: int) -> RequestFailed:
-        return RequestFailed(
-            f"the JobManager at {self.url} does not accept programs",
-            remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job. To run "
-            "the program on this machine, omit -m and unset PENSTOCK_MASTER",
-            code="NOT_FOUND",
-            status=status,
-        )
+    def _program_answer(
+        self, response: httpx.Response, method: str, path: str
+    ) -> Any:  # JSON, which the callers validate
+        if response.status_code in (404, 405) and path in ("/programs", "/jars", "/jars/upload"):
+            raise RequestFailed(
+                f"the JobManager at {self.url} does not accept programs",
+                remedy="send the program to a session cluster (`penstock session`). A deployed JobManager runs only its own job. To run "
+                "the program on this machine, omit -m and unset PENSTOCK_MASTER",
+                code="NOT_FOUND",
+                status=404,
+            )
+        return self._answer(response, method, path)
 
     def dispose(self, savepoint: str) -> str:
         return f"/savepoint-disposal/{self._trigger('POST', '/savepoint-disposal', {'savepoint-path': savepoint})}"
@@ -409,7 +388,9 @@ class RestClient:
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
     ) -> Any:  # JSON, which the callers validate
-        response = self._send(method, path, json=json, params=params)
+        return self._answer(self._send(method, path, json=json, params=params), method, path)
+
+    def _answer(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON, which the callers validate
         answer = self._json(response, method, path)
         if response.is_success:
             return answer

@@ -92,6 +92,16 @@ def create_app(
     app.add_middleware(BodyLimit)
     closing = closing or threading.Event()
     app.add_middleware(_Closing, closing=closing)
+    api = _api(gateway, closing, programs, jars)
+    app.include_router(api, responses=_FAILURES)
+    app.include_router(api, prefix="/v1", include_in_schema=False)
+    app.include_router(session_routes(access))
+    app.include_router(page_routes(), include_in_schema=False)
+    _add_pages(app, gateway)
+    return app
+
+
+def _api(gateway: ClusterGateway, closing: threading.Event, programs: Programs | None, jars: Jars | None) -> APIRouter:
     api = APIRouter()
     api.include_router(cluster_routes(gateway, takes_programs=jars is not None))
     for make in (
@@ -116,12 +126,7 @@ def create_app(
     if jars is not None:
         api.include_router(jar_routes(jars))
         api.include_router(application_routes(jars, gateway))
-    app.include_router(api, responses=_FAILURES)
-    app.include_router(api, prefix="/v1", include_in_schema=False)
-    app.include_router(session_routes(access))
-    app.include_router(page_routes(), include_in_schema=False)
-    _add_pages(app, gateway)
-    return app
+    return api
 
 
 def _add_pages(app: FastAPI, gateway: ClusterGateway) -> None:

@@ -90,6 +90,11 @@ def jar_routes(jars: Jars) -> APIRouter:
             "/jars/{jar_id}/plan", plan, methods=[method], response_model=shapes.JarPlan, name=f"plan_{method.lower()}"
         )
 
+    _add_texts(router, jars)
+    return router
+
+
+def _add_texts(router: APIRouter, jars: Jars) -> None:
     @router.get("/jobs/{job_id}/output")
     def output(job_id: str, start: Start = 0) -> Response:
         """Return what the program of a job has printed, from a byte position on.
@@ -103,8 +108,6 @@ def jar_routes(jars: Jars) -> APIRouter:
         """Return the log of the job's JobManager, from a byte position on. The response has the same header as that of
         `output`."""
         return _part(jars.output(job_id, start, OUTPUT_BYTES, log=True))
-
-    return router
 
 
 def application_routes(jars: Jars, gateway: ClusterGateway) -> APIRouter:
