@@ -23,6 +23,7 @@ from penstock_operator.kube.cluster import FLINKCLUSTER, NAMESPACE, REVISION
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock_operator.api.flinkcluster import DeletionOfJobs
     from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
     from penstock_operator.kube.cluster import Cluster, Manifest
 
@@ -48,14 +49,15 @@ class ClusterSource:
         named = ClusterRef.named(raw["cluster"], self._namespace)
         if named is None:
             raise _refused(f"{raw['cluster']!r} is not the name of a FlinkCluster", "Write NAME or NAMESPACE/NAME.")
-        problems = tuple(refused_fields(raw))
-        if problems:
-            raise SpecError(problems)
         text = f"FlinkCluster {named.namespace}/{named.name}"
         manifest = await self._cluster.get(FLINKCLUSTER, named.namespace, named.name)
+        is_stopped = manifest is not None and _is_stopped(named, manifest, status)
+        problems = tuple(refused_fields(raw))
+        if problems and not is_stopped:
+            raise SpecError(problems)
         if manifest is None:
             raise _refused(f"{text} does not exist", "Create it, or name another one.")
-        if named.namespace != self._namespace and not await self._is_allowed(manifest):
+        if named.namespace != self._namespace and not is_stopped and not await self._is_allowed(manifest):
             remedy = f"Have its owner add the namespace {self._namespace} to spec.jobs.namespaceSelector."
             raise _refused(f"{text} does not allow jobs of the namespace {self._namespace}", remedy)
         if "deletionTimestamp" in manifest["metadata"]:
@@ -89,8 +91,7 @@ class ClusterSource:
         state, running = parse_cluster_status(manifest.get("status")), status.running
         current = ClusterRef(named.namespace, named.name, state.revision or 0)
         own = ClusterRef.parse(running.cluster) if running is not None and running.finished_at is None else None
-        is_here = own is not None and (own.namespace, own.name) == (named.namespace, named.name)
-        waits = is_here and own != current and state.moving != f"{self._namespace}/{self._name}"
+        waits = _runs_in(named, status) and own != current and state.moving != f"{self._namespace}/{self._name}"
         if own is not None and waits and (spec := await self._spec(own)) is not None:
             return own, spec
         return current, await self._spec(current)
@@ -110,13 +111,30 @@ class ClusterSource:
         return spec
 
 
+def _runs_in(named: ClusterRef, status: FlinkJobStatus) -> bool:
+    """Return whether the job runs in a revision of this FlinkCluster."""
+    running = status.running
+    own = ClusterRef.parse(running.cluster) if running is not None and running.finished_at is None else None
+    return own is not None and (own.namespace, own.name) == (named.namespace, named.name)
+
+
+def _is_stopped(named: ClusterRef, manifest: Manifest, status: FlinkJobStatus) -> bool:
+    """Return whether the deletion of the FlinkCluster stops the job. The operator then stops it even if the FlinkJob sets
+    fields of the FlinkCluster, or if its namespace is not allowed any more. Otherwise the deletion would never end.
+    """
+    return "deletionTimestamp" in manifest["metadata"] and _policy(manifest) == "Suspend" and _runs_in(named, status)
+
+
+def _policy(manifest: Manifest) -> DeletionOfJobs:
+    try:
+        return ClusterDeletion.model_validate((manifest.get("spec") or {}).get("deletion") or {}).jobs
+    except ValidationError:
+        return "Wait"
+
+
 def _while_deleted(raw: Mapping[str, Any], manifest: Manifest, status: FlinkJobStatus, text: str) -> Mapping[str, Any]:
     """Return the spec of a job whose FlinkCluster is being deleted. Suspend the job if the FlinkCluster requests it."""
-    try:
-        policy = ClusterDeletion.model_validate((manifest.get("spec") or {}).get("deletion") or {}).jobs
-    except ValidationError:
-        policy = "Wait"
-    if policy == "Suspend":
+    if _policy(manifest) == "Suspend":
         return {**raw, "job": {**(raw.get("job") or {}), "state": "suspended"}}
     if status.running is None and status.operation is None:
         raise _refused(f"{text} is being deleted", "Name another one, or create it again after its deletion.")

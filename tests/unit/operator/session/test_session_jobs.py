@@ -382,6 +382,20 @@ def test_the_deletion_of_a_cluster_with_a_job(policy: str) -> None:
     played(story)
 
 
+def test_the_deletion_of_a_cluster_suspends_a_job_whose_spec_is_refused() -> None:
+    async def story(world: World) -> None:
+        await started(world, session_job())
+        world.edit(worker={"slots": 3})
+        await world.until(lambda: world.condition("Stalled").get("reason") == "InvalidSpec")
+        change = {"deletion": {"jobs": "Suspend"}}
+        world.cluster.edit("FlinkCluster", "default", CLUSTER_NAME, lambda m: m["spec"].update(change))
+        world.cluster.remove("FlinkCluster", "default", CLUSTER_NAME)
+        await world.until(lambda: world.cluster.one("FlinkCluster", CLUSTER_NAME) is None)
+        assert len(world.savepoints) == 1
+
+    played(story)
+
+
 def test_fields_of_the_cluster_are_refused_with_their_remedy() -> None:
     async def story(world: World) -> None:
         world.apply(flinkcluster())
