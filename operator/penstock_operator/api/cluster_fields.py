@@ -25,6 +25,12 @@ _TEMPLATES = (
 )
 """Fields with defaults in the CRD that belong to the FlinkCluster."""
 
+CLUSTER_KEYS = (
+    *("rest.", "security.", "jobmanager.", "taskmanager.", "spark.", "high-availability.", "io.tmp.dirs"),
+    "execution.shutdown-on-application-finish",
+)
+"""First characters of the configuration keys that only the cluster can set."""
+
 
 def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
     """Yield a problem for each field of a FlinkJob that belongs to its FlinkCluster, or that needs its own pods."""
@@ -40,6 +46,10 @@ def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
             is_default = False
         if not is_default:
             yield _belongs(name)
+    for key in raw.get("configuration") or {}:
+        if key.startswith(CLUSTER_KEYS):
+            remedy = "Remove it here, and set it in spec.configuration of the FlinkCluster."
+            yield Problem(f"spec.configuration[{key!r}]", "only the FlinkCluster can set this key", remedy)
     job: Mapping[str, Any] = raw.get("job") or {}
     source = job.get("source") or {}
     if job.get("script") is None and not isinstance(source.get("files") or source.get("configMap"), dict):

@@ -11,6 +11,7 @@ import json
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.cluster_fields import CLUSTER_KEYS
 from penstock_operator.resources.configuration import configuration
 from penstock_operator.resources.deployments import restore_option
 from penstock_operator.resources.names import INCARNATION, REVISION
@@ -23,11 +24,6 @@ if TYPE_CHECKING:
 
 RECORD = "submission"
 """Role of the record."""
-_OF_CLUSTER = (
-    *("rest.", "security.", "jobmanager.", "taskmanager.", "spark.", "high-availability.", "io.tmp.dirs"),
-    "execution.shutdown-on-application-finish",
-)
-"""First characters of the keys that only the cluster can set."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -85,5 +81,5 @@ def start(incarnation: Incarnation) -> dict[str, Any]:
 
 def _configuration(spec: FlinkJobSpec) -> dict[str, str]:
     """Return the settings of the job as texts. The session has all other settings."""
-    own = {key: value for key, value in configuration(spec).items() if not key.startswith(_OF_CLUSTER)}
+    own = {key: value for key, value in configuration(spec).items() if not key.startswith(CLUSTER_KEYS)}
     return {key: json.dumps(value) if isinstance(value, bool) else str(value) for key, value in own.items()}

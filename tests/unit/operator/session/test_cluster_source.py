@@ -101,6 +101,16 @@ def test_a_program_outside_of_the_manifest_is_refused(job: dict[str, Any], words
         asyncio.run(source.with_cluster({"cluster": "shared", "job": job}, parse_status({})))
 
 
+def test_a_key_that_only_the_cluster_can_set_is_refused() -> None:
+    raw = {**session_job()["spec"], "configuration": {"taskmanager.memory.process.size": "4g", "a.b": 1}}
+    source = ClusterSource(world_with_cluster().cluster, "default", "weather")
+    with pytest.raises(SpecError, match="only the FlinkCluster can set this key") as refused:
+        asyncio.run(source.with_cluster(raw, parse_status({})))
+    assert [problem.field for problem in refused.value.problems] == [
+        "spec.configuration['taskmanager.memory.process.size']"
+    ]
+
+
 def test_equal_programs_give_equal_archives() -> None:
     job = {"entry": "main.py", "source": {"files": {"main.py": "print(1)", "other.py": ""}}, "requirements": ["six"]}
     raw = {**session_job()["spec"], "job": {**session_job()["spec"]["job"], "script": None, **job}}
