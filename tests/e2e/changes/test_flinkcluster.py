@@ -130,7 +130,8 @@ def test_the_life_of_a_cluster_with_two_jobs(stack: Stack, jobs: tuple[SessionJo
         job.wait_until_running(seconds=PATIENCE)
         job.wait_for_output()
         job.record_gap(f"upgrade of a FlinkCluster, {job.name}", began, goal=5)
-    assert not stack.list("pods", f"penstock.dev/cluster-revision={CLUSTER}-1")
+    former = f"penstock.dev/cluster-revision={CLUSTER}-1"
+    wait_until(lambda: not stack.list("pods", former), lambda: described(stack), seconds=120)
 
     stack.cluster.kubectl("delete", "fc", CLUSTER, "--wait=false")
     wait_until(lambda: "default/first" in status(stack).get("message", ""), lambda: described(stack), seconds=30)
