@@ -147,7 +147,7 @@ def test_kubectl_shows_names_and_columns(control: Cluster) -> None:
     header = control.kubectl("-n", SPACE, "get", "fj").splitlines()[0].split()
     assert header == ["NAME", "STATE", "READY", "PARALLELISM", "CHECKPOINT", "RESTARTS", "AGE"]
     wide = control.kubectl("-n", SPACE, "get", "flinkjobs", "-o", "wide").splitlines()[0].split()
-    assert wide == [*header, "RESTORED-FROM", "IMAGE", "MESSAGE"]
+    assert wide == [*header, "WANTED", "RESTORED-FROM", "IMAGE", "MESSAGE"]
     apply(control, flinksnapshot("columns", savepoint={}))
     snapshots = control.kubectl("-n", SPACE, "get", "fsnap").splitlines()[0].split()
     assert snapshots == ["NAME", "JOB", "STATE", "COMPLETED", "PATH", "AGE"]
