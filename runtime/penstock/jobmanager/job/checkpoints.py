@@ -145,8 +145,8 @@ class JobCheckpoints:
             StorageError: it is unknown whether the result was stored.
         """
         if self._recovery is None:  # the job has ended before its first attempt
-            begun = max(list_leader_folder(self.storage).bases, default=0)
-            store_result(self.storage, msgspec.structs.replace(record, epoch=begun))
+            highest_started = max(list_leader_folder(self.storage).bases, default=0)
+            store_result(self.storage, msgspec.structs.replace(record, epoch=highest_started))
             return
         leadership = self._recovery.leadership
         leadership.check()

@@ -24,6 +24,7 @@ class Aggregate(ABC):
     """
 
     can_retract = True
+    """Whether the function supports `retract`. `_aggregate` refuses a table with updates if not."""
 
     def __init__(self, type: SqlType) -> None:
         self.type = type
@@ -35,7 +36,8 @@ class Aggregate(ABC):
     def add(self, accumulator: Accumulator, value: Any) -> None: ...
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
-        raise NotImplementedError
+        """Remove a value that was added before. It is called only if `can_retract` is true."""
+        raise NotImplementedError(f"{type(self).__qualname__} cannot remove values")
 
     @abstractmethod
     def result(self, accumulator: Accumulator) -> Any: ...

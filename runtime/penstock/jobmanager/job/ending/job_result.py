@@ -152,17 +152,18 @@ def read_result(storage: CheckpointStorage) -> ResultRecord | None:
     record = _read(storage, RESULT)
     if record is None or record.epoch == 0:
         return record
-    begun = max(list_leader_folder(storage).bases, default=0)
-    if _counts(storage, record, begun):
+    highest_started = max(list_leader_folder(storage).bases, default=0)
+    if _counts(storage, record, highest_started):
         return record
     # A put that a crash interrupts leaves a file with another name.
     others = (_read(storage, f"{OTHERS}/{name}") for name in storage.list_names(OTHERS) if name.isdecimal())
-    return next((other for other in others if other is not None and _counts(storage, other, begun)), None)
+    return next((other for other in others if other is not None and _counts(storage, other, highest_started)), None)
 
 
-def _counts(storage: CheckpointStorage, record: ResultRecord, begun: int) -> bool:
-    """Return whether a record counts. `begun`: highest leader epoch with a base."""
-    return record.epoch >= begun or bool(record.candidate and record.candidate == candidate_of(storage, begun))
+def _counts(storage: CheckpointStorage, record: ResultRecord, highest_started: int) -> bool:
+    """Return whether a record counts. `highest_started` is the highest leader epoch in which an attempt has started."""
+    is_newest = record.epoch >= highest_started
+    return is_newest or bool(record.candidate and record.candidate == candidate_of(storage, highest_started))
 
 
 def _read(storage: CheckpointStorage, name: str) -> ResultRecord | None:

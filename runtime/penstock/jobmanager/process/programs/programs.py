@@ -148,6 +148,8 @@ class ProgramRunner:
                 )
         except BaseException as error:
             self._abandon(program, end=ProgramEnd.of(error))
+            if self._closing.is_set() and isinstance(error, PenstockError):  # the session has ended the process
+                raise _shutting_down() from error
             raise
         if not program.jobs:
             assert program.end is not None
