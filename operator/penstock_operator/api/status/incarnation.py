@@ -34,7 +34,7 @@ class Running(Api):
     warm: bool = False
     """Whether the operator started the pods before the previous incarnation stopped. The file `release` next to the checkpoints then names the source of the state."""
     checks: bool = False
-    """Whether the master has checked the program before the release, because the incarnation is the first deployment."""
+    """Whether the master checks the program before the operator writes the file `release`. This is so for the first deployment."""
     service_suffix: Annotated[str, renamed("serviceSuffix", former="door")] = ""
     """Suffix of the name of the Service through which the workers find the master. Two incarnations that run at the same time have different suffixes."""
     rest_tls: str = ""
@@ -126,7 +126,7 @@ class Ends(Api):
     restarts: dict[str, int] = Field(default_factory=dict)
     """Number of container restarts by role, and of failovers under the key `failover`. The numbers include the restarts of pods that no longer exist."""
     counted_restarts: Annotated[dict[str, int], renamed("countedRestarts", former="told")] = Field(default_factory=dict)
-    """Numbers that `restarts` already includes: restarts of containers by pod, and failovers by process of the leading master (POD#RESTARTS)."""
+    """Numbers that `restarts` already includes. The key POD has the restarts of the containers of a pod. The key POD#N has the failovers of a master since the N-th restart of its container."""
 
 
 class HealthStatus(Api):

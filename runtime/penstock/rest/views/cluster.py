@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FLINK_VERSION = f"2.3-penstock-{__version__}"
-"""Version of Flink that defines the paths and shapes, and Penstock's version."""
+"""Version of Flink whose REST API defines the paths and the fields of the responses, and Penstock's version."""
 REFRESH_MS = 3000
 
 

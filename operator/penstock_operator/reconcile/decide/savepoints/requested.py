@@ -4,14 +4,15 @@ An upgrade, a suspension or a deletion stops the job with a savepoint. The outco
 request. An attempt may time out, but its savepoint may complete later. By that time, another attempt may be in
 progress, the job may continue, or its pods may end. The operation may also be rolled back, or wait for a user. So
 each request is recorded with its folder before it is sent (`status.requestedSavepoints`). The entry remains until one of
-these cases applies:
+these actions removes it:
 
     content of the folder   incarnation                 action
     ──────────────────────  ──────────────────────────  ──────────────────────────────────────────────────────────────
     a complete savepoint    any                         create a FlinkSnapshot, then remove the entry
     none                    has ended, its pods are     remove the entry, because no savepoint can appear later
                             gone
-    none                    still runs                  read the folder again every minute, for an hour
+    none                    still runs                  read the folder again every minute. After an hour, remove the
+                                                        entry
     storage is silent       any                         read the folder again
 
 If a FlinkSnapshot cannot be created, other work continues, and the creation is tried again. A deletion waits for the
