@@ -180,21 +180,21 @@ def test_the_number_of_stored_requests_is_bounded(tmp_path: Path, monkeypatch: p
     assert len([name for name in storage.list_names(FOLDER) if "." not in name]) <= 6
 
 
+@pytest.mark.parametrize("method", ["note_earlier", "load"])
 def test_a_standby_waits_while_storage_does_not_respond(
-    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     """A standby whose job had failed would take over the leadership, and would not run the job."""
+
+    def fail(*arguments: object) -> None:
+        raise StorageError("no answer", remedy="wait")
+
     request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
     accept(tmp_path, request)
     with monkeypatch.context() as patch:
-        for method in ("note_earlier", "load"):
-
-            def fail(*arguments: object) -> None:
-                raise StorageError("no answer", remedy="wait")
-
-            patch.setattr(RequestJournal, method, fail)
-            master = start(sessions, tmp_path)
-            assert not master._done.wait(1.5)
+        patch.setattr(RequestJournal, method, fail)
+        master = start(sessions, tmp_path)
+        assert not master._done.wait(1.5)
     until(lambda: master.history.status is JobStatus.RUNNING, master)
     assert of(sessions, request.id).wait(30)
 
