@@ -79,7 +79,11 @@ def _measured(result: dict[str, Any]) -> str:
     machine = result["machine"]
     load = f"load {machine['load'][0]:.1f} before, {machine['load_after'][0]:.1f} after"
     runs = result["repetitions"]
-    how = "each job and each client program ran once" if runs == 1 else f"the least of {runs} runs of each job and each client program, in turn"
+    how = (
+        "each job and each client program ran once"
+        if runs == 1
+        else f"the least of {runs} runs of each job and each client program, in turn"
+    )
     return f"{machine['cores']} cores ({machine['processor']}), Python {machine['python']}, {machine['date']}, {load}: {how}.\n"
 
 
