@@ -39,6 +39,8 @@ class Autoscaler:
     slots_available: int = 0
     decisions: tuple[AutoscalerDecision, ...] = ()
     inputs: tuple[AutoscalerInput, ...] = ()
+    configuration_id: str = ""
+    """Id of the settings that the operator has sent. Empty means that the settings are those of the start."""
 
     @property
     def needed(self) -> int:
@@ -66,6 +68,7 @@ def read_autoscaler(body: dict[str, Any]) -> Autoscaler:
         slots_available=_count(body.get("slotsAvailable", 0)),
         decisions=tuple(_decision(one) for one in decisions),
         inputs=tuple(_input(one) for one in inputs[:INPUTS_KEPT]),
+        configuration_id=_text(body.get("configurationId")),
     )
 
 

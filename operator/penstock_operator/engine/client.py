@@ -86,6 +86,9 @@ class EngineClient(Protocol):
     async def exception(self, job_id: str) -> str:
         """Return the root cause of the last failure, or an empty string if none occurred."""
 
+    async def configure_autoscaler(self, job_id: str, keys: Mapping[str, str], configuration_id: str) -> None:
+        """Replace all keys of the job's autoscaler. The engine refuses keys that are not valid."""
+
     async def autoscaler(self, job_id: str) -> Autoscaler:
         """Return the state of the job's autoscaler, with its newest decisions."""
 
@@ -218,6 +221,12 @@ class HttpEngine:
         except (LookupError, TypeError, ValueError, ArithmeticError, OSError) as error:
             msg = f"GET {path}: the response is not that of an autoscaler: {type(error).__name__}: {str(error)[:200]}"
             raise EngineError(msg) from error
+
+    async def configure_autoscaler(self, job_id: str, keys: Mapping[str, str], configuration_id: str) -> None:
+        """Implement `EngineClient.configure_autoscaler`."""
+        self._fence()
+        body = {"configuration": dict(keys), "configurationId": configuration_id}
+        await self._request_json("PUT", f"/jobs/{job_id}/autoscaler/configuration", body)
 
     async def slots(self) -> int:
         """Implement `EngineClient.slots`."""

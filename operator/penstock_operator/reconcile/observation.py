@@ -173,6 +173,8 @@ class Engine:
     """Names or addresses of the workers that run part of the job."""
     autoscaler: Autoscaler | None = None
     """The autoscaler, if it is on and the master has reported it."""
+    has_autoscaler: bool = True
+    """Whether the engine has an autoscaler. False only if its master has refused the request for this reason."""
 
     @property
     def running(self) -> bool:

@@ -23,6 +23,7 @@ from penstock_operator.resources.names import (
 )
 
 if TYPE_CHECKING:
+    from penstock_operator.api.autoscaling import Autoscaling
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.resources.incarnation import Incarnation
 
@@ -35,6 +36,9 @@ PARALLELISM_VARIABLE = "PENSTOCK_PARALLELISM"
 """Environment variable of the master's container with the parallelism. Kubernetes reads its value whenever the
 container starts.
 """
+
+AUTOSCALER_KEYS = ("job.autoscaler.", "penstock.autoscaler.")
+"""Beginnings of the keys that the operator can change in a running job."""
 
 DEFAULTS: dict[str, Any] = {
     "execution.checkpointing.interval": "30s",
@@ -109,6 +113,18 @@ def autoscaler_keys(spec: FlinkJobSpec) -> dict[str, Any]:
         "penstock.autoscaler.max-lag": format_duration(auto.max_lag),
         "penstock.autoscaler.mode": auto.mode,
     }
+
+
+def autoscaler_configuration(spec: FlinkJobSpec, autoscaling: Autoscaling) -> dict[str, str]:
+    """Return all keys of the autoscaler for a running job and a section `autoscaling`. Nothing means that it is off."""
+    if not autoscaling.enabled:
+        return {}
+    keys = configuration(spec.model_copy(update={"autoscaling": autoscaling}))
+    return {key: _text(value) for key, value in keys.items() if key.startswith(AUTOSCALER_KEYS)}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def render(keys: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ with the same id returns that id and starts nothing, so a client that lost the r
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -209,6 +209,14 @@ class ClusterGateway(Protocol):
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
         """Change the parallelism of the running job. If the rescale fails, the parallelism stays the same."""
+        ...
+
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, Any], configuration_id: str) -> None:
+        """Replace the settings of the autoscaler of the running job.
+
+        Raises:
+            InvalidJob: a key or value is not valid. The settings then stay.
+        """
         ...
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str: ...

@@ -11,6 +11,7 @@ from penstock.common.errors import InvalidJob, SnapshotNotFound
 from penstock.common.logs.log_file import LogPart
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.sampling import Place, Sample, Stack, filter_samples, sample
+from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
 from penstock.metrics.reading import TaskManagerScope
 from penstock.metrics.store import MetricStore, SubtaskReport
 from penstock.metrics.task import TaskMetrics
@@ -191,6 +192,8 @@ class FakeInsight:
 
     def __init__(self) -> None:
         self.requested: tuple[object, ...] = ()
+        self.autoscaler_keys: dict[str, str] = {}
+        self.autoscaler_keys_id = ""
 
     def past_checkpoints(self, job_id: str) -> Sequence[facts.PastCheckpoint]:
         return [facts.PastCheckpoint(2, "CHECKPOINT", "COMPLETED", START + 2000, START + 2120, 200, 1000, ("1", 1))]
@@ -219,6 +222,8 @@ class FakeInsight:
         return models.AutoscalerStatus.model_validate(
             {
                 "mode": "active",
+                "configuration": self.autoscaler_keys,
+                "configurationId": self.autoscaler_keys_id,
                 "current": 2,
                 "requested": 2,
                 "wanted": 4,
@@ -414,6 +419,11 @@ class FakeGateway:
         self.calls.append(("rescale", parallelism))
         failure = f"parallelism {parallelism} needs {parallelism} slots, the cluster has 8" if parallelism > 8 else ""
         return self._start("rescale", job_id, trigger_id, failure=failure)
+
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, object], configuration_id: str) -> None:
+        self._running(job_id)
+        self.insight.autoscaler_keys = dict(AutoscalerSettings.from_request(keys).keys)
+        self.insight.autoscaler_keys_id = configuration_id
 
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
         if path not in self.savepoints:

@@ -323,6 +323,10 @@ class Actor:
         """Rescale the job. A repeated request for the same parallelism has no effect."""
         return await (await self._engine()).rescale(action.job_id, action.parallelism, action.trigger_id)
 
+    async def configure_autoscaler(self, action: actions.ConfigureAutoscaler) -> None:
+        """Replace the settings of the autoscaler. A repeated request has no effect."""
+        await (await self._engine()).configure_autoscaler(action.job_id, action.keys, action.configuration_id)
+
     async def _engine(self) -> EngineClient:
         running = self._ctx.status.running
         where = master_of(self._owner.namespace, self._owner.name, running)
@@ -382,6 +386,7 @@ _HANDLERS: Mapping[type[Any], Callable[[Any, Any], Awaitable[str | None]]] = {
     actions.StopWithSavepoint: Actor.stop_with_savepoint,
     actions.TriggerCheckpoint: Actor.trigger_checkpoint,
     actions.Rescale: Actor.rescale,
+    actions.ConfigureAutoscaler: Actor.configure_autoscaler,
     actions.CreateSnapshot: Actor.create_snapshot,
     actions.DeleteSnapshot: Actor.delete_snapshot,
     actions.FenceIncarnation: Actor.fence_incarnation,

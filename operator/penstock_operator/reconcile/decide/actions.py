@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.reconcile.observation import Repaired, Role
     from penstock_operator.resources.incarnation import Incarnation
@@ -177,6 +179,15 @@ class Rescale:
 
 
 @dataclass(frozen=True)
+class ConfigureAutoscaler:
+    """Action: replace the settings of the autoscaler of the running job."""
+
+    job_id: str
+    keys: Mapping[str, str]
+    configuration_id: str
+
+
+@dataclass(frozen=True)
 class CreateSnapshot:
     """Action: create a FlinkSnapshot. Its name prevents a duplicate."""
 
@@ -242,6 +253,7 @@ Action = (
     | StopWithSavepoint
     | TriggerCheckpoint
     | Rescale
+    | ConfigureAutoscaler
     | CreateSnapshot
     | DeleteSnapshot
     | FenceIncarnation

@@ -4,6 +4,7 @@ The engine measures and decides. The operator only adds and removes worker pods,
 
     the engine                                  the operator
     ──────────────────────────────────────────  ──────────────────────────────────────────────────────────────────────
+    has other settings than the spec            sends it the section `autoscaling`
     needs more slots than the workers have      adds workers; the engine rescales the job when the slots are available
     has rescaled the job                        records the parallelism, also for a master that restarts
     has needed fewer workers for `SPARE_TIME`   removes workers that run no part of the job
@@ -16,17 +17,20 @@ does not rescale again before its next window of measurements is complete. So an
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from penstock_operator.api.status.autoscaling import Autoscaling
 from penstock_operator.engine.autoscaler import RESCALING
-from penstock_operator.reconcile.decide.actions import ApplyParallelism, ScaleWorkers
+from penstock_operator.reconcile.decide.actions import ApplyParallelism, ConfigureAutoscaler, ScaleWorkers
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.stopping import is_down
 from penstock_operator.reconcile.observation import is_at
+from penstock_operator.resources.configuration import autoscaler_configuration
 
 if TYPE_CHECKING:
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status.incarnation import Running
     from penstock_operator.engine.autoscaler import Autoscaler
     from penstock_operator.reconcile.decide.context import Context
@@ -34,6 +38,8 @@ if TYPE_CHECKING:
 
 SPARE_TIME = timedelta(seconds=30)
 """Time for which the job must not need a worker before the worker is removed."""
+NOT_APPLIED = "NotApplied"
+"""Reason if the engine refuses the settings of the spec."""
 LIMITS = {
     "HOT_KEY": "HotKey",
     "HOT_SUBTASK": "HotSubtask",
@@ -51,15 +57,16 @@ and events.
 
 def with_autoscaler(ctx: Context) -> Context:
     """Return the context with the decisions of the autoscaler and the parallelism that it has chosen."""
-    running, spec, found = ctx.status.running, ctx.running_spec, ctx.seen.engine.autoscaler
+    running, engine, found = ctx.status.running, ctx.seen.engine, ctx.seen.engine.autoscaler
     if running is None or running.finished_at is not None:
         return _at_rest(ctx)
-    if spec is None:
+    if ctx.running_spec is None or engine.job_id != running.job_id:
         return ctx
-    if not spec.autoscaling.enabled:
-        return ctx if ctx.status.autoscaling is None else ctx.with_status(autoscaling=None)
-    if found is None or ctx.seen.engine.job_id != running.job_id:
-        return ctx
+    if not ctx.autoscaling.enabled:
+        is_off = not engine.has_autoscaler or (found is not None and found.mode == "disabled")
+        return ctx.with_status(autoscaling=None) if is_off and ctx.status.autoscaling is not None else ctx
+    if found is None:
+        return ctx if engine.has_autoscaler else _without_engine_support(ctx, running)
     if ctx.is_autoscaled:
         ctx = _with_parallelism(ctx, running, found)
     ctx = _with_state(ctx, found)
@@ -76,6 +83,57 @@ def _at_rest(ctx: Context) -> Context:
         mode=known.mode, parallelism=known.parallelism, wanted=known.parallelism, reason=reason, message=text
     )
     return ctx if known == kept else ctx.with_status(autoscaling=kept)
+
+
+def _without_engine_support(ctx: Context, running: Running) -> Context:
+    """Report that the engine of the image has no autoscaler."""
+    text = (
+        "the engine of the image has no autoscaler. Use an image with the engine of this operator's version, or set "
+        "autoscaling.enabled to false. The job keeps its parallelism"
+    )
+    at = running.parallelism
+    state = Autoscaling(
+        mode="unavailable",
+        parallelism=at,
+        wanted=at,
+        reason="NOT_SUPPORTED",
+        message=text,
+        limited="NotSupported",
+        limited_message=text,
+    )
+    if ctx.status.autoscaling == state:
+        return ctx
+    key = f"{running.job_id}/NotSupported"
+    return ctx.with_event("AutoscalingLimited", text, warning=True, key=key).with_status(autoscaling=state)
+
+
+def configure_autoscaler(ctx: Context) -> Decision | None:
+    """Return the decision to send the section `autoscaling` of the spec to the running job, or None.
+
+    The engine returns the id of the settings that it was sent last. A master that has restarted returns no id, so the
+    operator sends them again.
+    """
+    running, spec, found, engine = ctx.status.running, ctx.running_spec, ctx.seen.engine.autoscaler, ctx.seen.engine
+    if running is None or spec is None or ctx.spec is None or found is None or engine.job_id != running.job_id:
+        return None
+    keys, wanted = _wanted_settings(ctx, spec)
+    if _has_settings(ctx, found, wanted) or ctx.failed_action("ConfigureAutoscaler") is not None:
+        return None
+    is_change = bool(found.configuration_id) or (found.mode == "disabled") != (not keys)
+    if is_change:
+        text = "the running job gets the new settings of spec.autoscaling, without a restart"
+        ctx = ctx.with_event("AutoscalingConfigured", text, key=f"{running.job_id}/{ctx.subject.generation}/{wanted}")
+    return ctx.done(ConfigureAutoscaler(running.job_id, keys, wanted))
+
+
+def _wanted_settings(ctx: Context, spec: FlinkJobSpec) -> tuple[dict[str, str], str]:
+    """Return the keys of the autoscaler for the running job, and their id."""
+    keys = autoscaler_configuration(spec, ctx.autoscaling)
+    return keys, ctx.digest(json.dumps(keys, sort_keys=True), length=16)
+
+
+def _has_settings(ctx: Context, found: Autoscaler, wanted: str) -> bool:
+    return found.configuration_id == wanted if ctx.autoscaling.enabled else found.mode == "disabled"
 
 
 def _with_parallelism(ctx: Context, running: Running, found: Autoscaler) -> Context:
@@ -123,6 +181,18 @@ def _with_state(ctx: Context, found: Autoscaler) -> Context:
 
 def _limit(ctx: Context, found: Autoscaler) -> tuple[str, str] | None:
     """Return why the job does not get the parallelism that it needs, and the explanation."""
+    refused = ctx.failed_action("ConfigureAutoscaler")
+    if refused is not None:
+        return NOT_APPLIED, explain(refused)
+    before, spec = ctx.status.autoscaling, ctx.running_spec
+    was_refused = before is not None and before.limited == NOT_APPLIED
+    if (
+        before is not None
+        and was_refused
+        and spec is not None
+        and not _has_settings(ctx, found, _wanted_settings(ctx, spec)[1])
+    ):
+        return NOT_APPLIED, before.limited_message
     if found.reason in LIMITS:
         return LIMITS[found.reason], found.message
     if found.needed <= found.current or not ctx.is_autoscaled:
@@ -151,7 +221,7 @@ def needed_workers(ctx: Context, found: Autoscaler) -> int:
     spec = ctx.running_spec
     if spec is None:
         return ctx.running_workers(found.requested)
-    highest = spec.autoscaling.max or spec.job.max_parallelism
+    highest = ctx.autoscaling.max or spec.job.max_parallelism
     return ctx.running_workers(min(max(1, found.needed), highest))
 
 

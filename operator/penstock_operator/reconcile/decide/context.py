@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.api.autoscaling import Autoscaling
 from penstock_operator.api.flinkjob import Deletion
 from penstock_operator.api.status.flinkjob_status import ErrorInfo
 from penstock_operator.api.status.operation import HistoryEntry, Operation, Rejected
@@ -177,15 +178,30 @@ class Context:
         """Return the parallelism with which a new incarnation of a spec starts. If the autoscaler sets the parallelism,
         return the one that it chose last. The spec only has that of the first start.
         """
-        auto, chosen = spec.autoscaling, self.status.autoscaling
+        auto, chosen = self.autoscaling, self.status.autoscaling
         if not auto.sets_parallelism:
             return spec.job.parallelism
         return auto.within_limits(chosen.parallelism if chosen is not None else spec.job.parallelism)
 
     @cached_property
+    def autoscaling(self) -> Autoscaling:
+        """The section `autoscaling` for the running job. A change takes effect without a restart, so it is that of the
+        current spec.
+        """
+        spec = self.spec or self.running_spec
+        return Autoscaling() if spec is None else spec.autoscaling
+
+    @cached_property
     def is_autoscaled(self) -> bool:
-        """Whether the autoscaler sets the parallelism of the running incarnation."""
-        return self.running_spec is not None and self.running_spec.autoscaling.sets_parallelism
+        """Whether the autoscaler sets the parallelism of the running incarnation. If the spec is not valid, the engine
+        keeps its mode.
+        """
+        known = self.status.autoscaling
+        if self.running_spec is None:
+            return False
+        if self.spec is None and known is not None:
+            return known.mode == "active"
+        return self.autoscaling.sets_parallelism
 
     def running_workers(self, parallelism: int) -> int:
         """Return the number of worker pods that the running incarnation needs for a parallelism."""

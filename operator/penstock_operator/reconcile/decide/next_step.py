@@ -25,6 +25,7 @@ The first row that matches applies:
     7   an operation                         its step (`operations`), and the upkeep of the running job if it waits (`during_wait`)
     8   the current revision is not stored   store it (ControllerRevision)
     8b  standby pods without an operation    apply the objects of the running job again (`operations.prepare`)
+    8c  other settings of the autoscaler     send them to the running job
     9   an operation is necessary            start it (`operations.begin`); its intent is written before its execution
     10  housekeeping is necessary            do it (`upkeep`)
     11  otherwise                            observe again later
@@ -43,7 +44,7 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.reconcile.decide.actions import AddFinalizer, RecordRevision, RemoveFinalizer
 from penstock_operator.reconcile.decide.adoption import adopted, recover_lost_status
-from penstock_operator.reconcile.decide.autoscaling import with_autoscaler
+from penstock_operator.reconcile.decide.autoscaling import configure_autoscaler, with_autoscaler
 from penstock_operator.reconcile.decide.decision import Decision
 from penstock_operator.reconcile.decide.during_wait import after_step, before_step
 from penstock_operator.reconcile.decide.health.causes import with_terminations
@@ -175,6 +176,9 @@ def _idle(ctx: Context) -> Decision:
     correction = remove_abandoned_standby(ctx) or release_adopted(ctx)
     if correction is not None:
         return correction
+    configured = configure_autoscaler(ctx)
+    if configured is not None:
+        return configured
     ctx = with_failure_record(ctx)
     started = next_operation(ctx)
     if started is not None:

@@ -1,7 +1,8 @@
 """The effect that a change of each field of the spec has on a running job.
 
     class      fields                                  effect
-    NOTHING    upgradeMode, snapshots, rollback, …      the operator uses the new value from now on
+    NOTHING    upgradeMode, snapshots, autoscaling, …   the operator uses the new value from now on, and sends the
+                                                        section autoscaling to the running job
     CHILDREN   ingress, networkPolicy, annotations      objects around the pods are applied
     RESCALE    job.parallelism, worker.replicas         live, without a restart
     STATE      job.state                                suspend or resume
@@ -71,7 +72,7 @@ EFFECTS: Mapping[str, Effect] = {
     "storage.checkpoints": Effect.RESTART,
     "storage.savepoints": Effect.NOTHING,
     "storage.secretName": Effect.RESTART,
-    "autoscaling": Effect.RESTART,
+    "autoscaling": Effect.NOTHING,
     "snapshots": Effect.NOTHING,
     "upgrade": Effect.NOTHING,
     "rollback": Effect.NOTHING,

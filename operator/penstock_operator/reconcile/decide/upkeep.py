@@ -24,7 +24,7 @@ from penstock_operator.reconcile.decide.actions import (
     PruneRevisions,
     ScaleDown,
 )
-from penstock_operator.reconcile.decide.autoscaling import adjust_workers
+from penstock_operator.reconcile.decide.autoscaling import adjust_workers, configure_autoscaler
 from penstock_operator.reconcile.decide.health.recovery import failed_master_is_gone, is_permanently_failed
 from penstock_operator.reconcile.decide.history import history_hint
 from penstock_operator.reconcile.decide.refusals import REFUSALS, UNREADABLE, explain
@@ -68,6 +68,7 @@ def _keep_pods(ctx: Context) -> Decision | None:
         or _record_stability(ctx)
         or _restart_suspended_master(ctx)
         or _repair(ctx)
+        or configure_autoscaler(ctx)
         or adjust_workers(ctx)
         or keep_up(ctx)
     )

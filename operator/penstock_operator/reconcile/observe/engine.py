@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
+from http import HTTPStatus
 from typing import TYPE_CHECKING, TypeVar
 
 from penstock_operator.engine.account import Progress
@@ -125,11 +126,16 @@ async def _query(client: EngineClient, job_id: str, scope: Scope) -> Engine:
 
 async def _with_autoscaler(ctx: Context, client: EngineClient, engine: Engine) -> Engine:
     """Add the autoscaler of a running job. If the job has spare workers, add the workers that run part of the job."""
-    spec, worker = ctx.running_spec, ctx.seen.worker
-    if not engine.running or engine.job_id is None or spec is None or not spec.autoscaling.enabled:
+    wanted, worker = ctx.autoscaling.enabled or ctx.status.autoscaling is not None, ctx.seen.worker
+    if not engine.running or engine.job_id is None or not wanted:
         return engine
-    found = await _or_default(client.autoscaler(engine.job_id), None)
-    if found is not None and worker is not None and worker.replicas > ctx.running_workers(found.needed):
+    try:
+        found = await client.autoscaler(engine.job_id)
+    except EngineUnreachable:
+        raise
+    except EngineError as error:
+        return replace(engine, has_autoscaler=error.status != HTTPStatus.NOT_FOUND)
+    if worker is not None and worker.replicas > ctx.running_workers(found.needed):
         engine = replace(engine, busy_workers=await _or_default(client.busy_workers(), frozenset()))
     return replace(engine, autoscaler=found)
 

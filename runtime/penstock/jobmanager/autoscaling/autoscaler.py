@@ -1,6 +1,7 @@
 """The autoscaler of a running job: it samples the metrics, decides, publishes the decision and requests the rescale.
 
-It runs in the job's thread, after an epoch, so no lock protects the measurements. REST's threads read the published decisions. The
+It runs in the job's thread, after an epoch, so no lock protects the measurements. REST's threads read the published decisions, and
+replace the settings. A decision and its rescale use the same settings. The
 decisions are computed also if the autoscaler is disabled: a decision takes one to two ms, every five seconds. The recording and the
 decisions are limited in size.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,8 @@ class Autoscaler:
 
     def __init__(self, job: MeasuredJob) -> None:
         self.settings = AutoscalerSettings.from_configuration(job.settings.configuration)
+        self.configuration_id = ""
+        """Id that a client gave to its settings. Empty means that the settings are those of the configuration."""
         self._job = job
         self._history = History(self.settings)
         self._sampler = Sampler(self.settings.shows_keys)
@@ -80,12 +83,14 @@ class Autoscaler:
         now = self._job.clock.monotonic_ms()
         if not self._sampler.is_due(self._job.attempt, now, SAMPLE_MS):
             return
+        settings = self.settings
+        self._history.settings, self._sampler.shows_keys = settings, settings.shows_keys
         try:
             self._note_rescales(now)
             sample = self._sampler.take(self._job, now)
             if sample is not None:
                 self._history.add_sample(sample)
-                self._on_decision(decide(self.settings, self._history), now)
+                self._on_decision(settings, decide(settings, self._history), now)
         except Exception:
             logger.exception("the autoscaler of job %s could not decide", self._job.job_id)
 
@@ -102,7 +107,7 @@ class Autoscaler:
                 )
             )
 
-    def _on_decision(self, decision: Decision, now_ms: int) -> None:
+    def _on_decision(self, settings: AutoscalerSettings, decision: Decision, now_ms: int) -> None:
         self._check_request(now_ms)
         last = self._decisions[-1] if self._decisions else None
         if last is not None and _is_same(last.last, decision):
@@ -118,7 +123,7 @@ class Autoscaler:
                 "hotKeyShare": 0.0 if hot is None or hot.hot_key_share is None else round(hot.hot_key_share, 4),
             },
         )
-        is_active = self.settings.is_enabled and self.settings.is_active
+        is_active = settings.is_enabled and settings.is_active
         if decision.rescales and is_active and self._request is None and now_ms >= self._not_before_ms:
             self._job.history.event(self._job.clock.now_ms(), f"autoscaler: {decision.message}")
             self._request = Operation("rescale", {"parallelism": decision.next, "trigger": TRIGGER})
@@ -138,6 +143,15 @@ class Autoscaler:
 
     # --- from other threads -----------------------------------------------------------------------------------
 
+    def configure(self, keys: Mapping[str, Any], configuration_id: str) -> None:
+        """Replace the settings of the running job by these keys. A key that is missing has its default. If the job starts again in another
+        JobManager, its configuration applies again.
+
+        Raises:
+            InvalidJob: a key or value is not valid. The settings then stay.
+        """
+        self.settings, self.configuration_id = AutoscalerSettings.from_request(keys), configuration_id
+
     @property
     def mode(self) -> str:
         """Return `active`, `recommend` or `disabled`."""
@@ -152,6 +166,8 @@ class Autoscaler:
         settings = self.settings
         return {
             "mode": self.mode,
+            "configuration": dict(settings.keys),
+            "configurationId": self.configuration_id,
             "current": self._job.parallelism,
             "requested": self._job.scheduler.wanted,
             "wanted": newest.get("wanted", self._job.parallelism),
@@ -183,7 +199,7 @@ class Autoscaler:
 
     def recording(self) -> Iterator[str]:
         """Yield the lines of the recording of the last hour."""
-        return record(self._job.program.name, self._job.settings.configuration, self._history)
+        return record(self._job.program.name, self.settings.keys, self._history)
 
 
 def _is_same(before: Decision, now: Decision) -> bool:

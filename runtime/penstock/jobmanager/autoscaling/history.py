@@ -20,7 +20,8 @@ class History:
     """Measurements that a decision uses. Its content depends only on the calls of `add_sample` and `add_rescale`."""
 
     def __init__(self, settings: AutoscalerSettings, samples: int = SAMPLES) -> None:
-        self._settings = settings
+        self.settings = settings
+        """Settings in effect. Only the thread that adds samples replaces them."""
         self.samples: deque[Sample] = deque(maxlen=samples)
         self.rescales: deque[PastRescale] = deque(maxlen=RESCALES)
 
@@ -31,16 +32,16 @@ class History:
             window = self.window()
             last = self.rescales[-1]
             if self.is_full(window) and window[0].at_ms > last.at_ms and sample.parallelism == last.new:
-                self.rescales[-1] = replace(last, after=_true_rates(window, self._settings))
+                self.rescales[-1] = replace(last, after=_true_rates(window, self.settings))
 
     def add_rescale(self, rescale: PastRescale) -> None:
         """Add a completed rescale. The samples of the attempt before it tell what the vertices could process."""
         before = [sample for sample in self.samples if sample.at_ms <= rescale.at_ms - rescale.pause_ms]
         while before and before[-1].parallelism != rescale.old:
             before.pop()
-        since = before[-1].at_ms - self._settings.window_ms if before else 0
+        since = before[-1].at_ms - self.settings.window_ms if before else 0
         window, _ = contiguous(before, since)
-        self.rescales.append(replace(rescale, before=_true_rates(window, self._settings) or rescale.before))
+        self.rescales.append(replace(rescale, before=_true_rates(window, self.settings) or rescale.before))
 
     def window(self, ms: int = 0) -> list[Sample]:
         """Return the samples of the window that a decision uses, the oldest first."""
@@ -55,10 +56,10 @@ class History:
         if not self.samples:
             return [], ""
         newest = self.samples[-1]
-        samples, why = contiguous(self.samples, newest.at_ms - (ms or self._settings.window_ms))
+        samples, why = contiguous(self.samples, newest.at_ms - (ms or self.settings.window_ms))
         began = self._began_at(newest.attempt)
         if began is not None:
-            kept = [s for s in samples if s.at_ms - s.interval_ms >= began + self._settings.stabilization_ms]
+            kept = [s for s in samples if s.at_ms - s.interval_ms >= began + self.settings.stabilization_ms]
             if len(kept) < len(samples):
                 samples, why = kept, why or "attempt"
         return samples, why
@@ -70,19 +71,19 @@ class History:
             if sample.attempt != attempt:
                 break
             first = sample
-            if self.samples[-1].at_ms - sample.at_ms > self._settings.window_ms + self._settings.stabilization_ms:
+            if self.samples[-1].at_ms - sample.at_ms > self.settings.window_ms + self.settings.stabilization_ms:
                 return None
         return None if first is None else first.at_ms - first.interval_ms
 
     def is_full(self, window: Sequence[Sample]) -> bool:
         """Return whether the samples cover a window."""
         covered = sum(sample.interval_ms for sample in window)
-        return len(window) >= LEAST_SAMPLES and covered >= 0.9 * self._settings.window_ms
+        return len(window) >= LEAST_SAMPLES and covered >= 0.9 * self.settings.window_ms
 
     def pause_ms(self) -> int:
         """Return the expected pause of a rescale: the longest of the last three."""
         last = [rescale.pause_ms for rescale in self.rescales][-3:]
-        return max(last, default=self._settings.rescale_ms)
+        return max(last, default=self.settings.rescale_ms)
 
 
 def _true_rates(window: Sequence[Sample], settings: AutoscalerSettings) -> dict[str, float]:

@@ -16,11 +16,9 @@ from penstock.jobmanager.autoscaling.decide import decide
 from penstock.jobmanager.autoscaling.decision import Decision
 from penstock.jobmanager.autoscaling.history import History
 from penstock.jobmanager.autoscaling.samples import PastRescale, Sample
-from penstock.jobmanager.autoscaling.settings import AutoscalerSettings
+from penstock.jobmanager.autoscaling.settings import PREFIXES, AutoscalerSettings
 
 FORMAT = 1
-PREFIXES = ("job.autoscaler.", "penstock.autoscaler.")
-"""Beginnings of the keys of the autoscaler."""
 
 
 class InvalidRecording(PenstockError):

@@ -70,7 +70,7 @@ class Sampler:
     """Sampler of one job, in the job's thread. The first read of an attempt is only the base of the next one."""
 
     def __init__(self, shows_keys: bool = True) -> None:
-        self._shows_keys = shows_keys
+        self.shows_keys = shows_keys
         self._attempt = -1
         self._at_ms = 0
         self._before: dict[tuple[int, int], Counters] = {}
@@ -97,7 +97,7 @@ class Sampler:
         graph = job.graph
         adds_slots = job.runner.can_add_slots
         redaction = Redaction.of(job.settings.configuration)
-        clean = redaction.clean if self._shows_keys else lambda text: HIDDEN
+        clean = redaction.clean if self.shows_keys else lambda text: HIDDEN
         own = {operator.max_parallelism for operator in graph.operators if not operator.has_own_parallelism}
         return Sample(
             at_ms=now_ms,

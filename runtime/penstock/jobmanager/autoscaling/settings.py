@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
 from penstock.common.config import options
+from penstock.common.config.option_table import check_key
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
+
+PREFIXES = ("job.autoscaler.", "penstock.autoscaler.")
+"""Beginnings of the keys of the autoscaler."""
+LONGEST_TEXT = 200
+"""Maximum number of characters of a key, and of its value, in a request."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,9 @@ class AutoscalerSettings:
     shows_keys: bool = True
     """Whether decisions contain the text of hot keys."""
 
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """The keys of the configuration that set them."""
+
     @staticmethod
     def from_configuration(values: Mapping[str, Any]) -> AutoscalerSettings:
         """Read the settings.
@@ -68,9 +77,31 @@ class AutoscalerSettings:
             budget=conf.get(options.AUTOSCALER_BUDGET),
             effectiveness=conf.get(options.AUTOSCALER_EFFECTIVENESS),
             shows_keys=conf.get(options.AUTOSCALER_KEY_TEXTS),
+            keys={key: text for key, text in conf.to_dict().items() if key.startswith(PREFIXES)},
         )
         settings.check()
         return settings
+
+    @staticmethod
+    def from_request(values: Mapping[str, Any]) -> AutoscalerSettings:
+        """Read the settings from the keys of a request.
+
+        Raises:
+            InvalidJob: a key is not a key of the autoscaler, or as in `from_configuration`.
+        """
+        for key, value in values.items():
+            if not key.startswith(PREFIXES):
+                raise InvalidJob(
+                    f"{key[:LONGEST_TEXT]!r} is not a key of the autoscaler",
+                    remedy=f"use keys that start with {' or '.join(PREFIXES)}",
+                )
+            check_key(key)
+            if len(key) > LONGEST_TEXT or len(str(value)) > LONGEST_TEXT:
+                raise InvalidJob(
+                    f"{key[:LONGEST_TEXT]} or its value has more than {LONGEST_TEXT} characters",
+                    remedy="shorten the value",
+                )
+        return AutoscalerSettings.from_configuration(values)
 
     def check(self) -> None:
         """Refuse contradictory settings."""

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from penstock.common.errors import StorageError
 from penstock.common.logs.log_file import LogPart
@@ -276,6 +276,9 @@ class ArchiveGateway:
         self._refuse(job_id)
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> NoReturn:
+        self._refuse(job_id)
+
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, Any], configuration_id: str) -> NoReturn:
         self._refuse(job_id)
 
     def _refuse(self, job_id: str) -> NoReturn:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from penstock.rest.models.autoscaler import AutoscalerDecision, AutoscalerStatus, HotKey, MemoryAdvice
+from penstock.rest.models.autoscaler import (
+    AutoscalerConfiguration,
+    AutoscalerDecision,
+    AutoscalerStatus,
+    HotKey,
+    MemoryAdvice,
+)
 from penstock.rest.models.base import Shape
 from penstock.rest.models.checkpoints import (
     AlignmentSummary,
@@ -135,6 +141,7 @@ __all__ = [
     "AlignmentSummary",
     "AlignmentTimes",
     "AllocatedSlot",
+    "AutoscalerConfiguration",
     "AutoscalerDecision",
     "AutoscalerStatus",
     "BackPressure",

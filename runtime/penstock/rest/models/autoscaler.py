@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import Field
+
 from penstock.rest.models.base import Camel
 
 
@@ -63,11 +65,23 @@ class MemoryAdvice(Camel):
     recommended_process_size: int | None = None
 
 
+class AutoscalerConfiguration(Camel):
+    """`PUT /jobs/:id/autoscaler/configuration`: all keys of the autoscaler. A key that is missing has its default."""
+
+    configuration: dict[str, str | bool | int | float] = Field(max_length=100)
+    configuration_id: str = Field(default="", pattern="^[A-Za-z0-9._-]{0,64}$")
+    """Id of these keys. `GET /jobs/:id/autoscaler` returns it as long as the keys are in effect."""
+
+
 class AutoscalerStatus(Camel):
     """`GET /jobs/:id/autoscaler`"""
 
     mode: str
     """`active`, `recommend` or `disabled`."""
+    configuration: dict[str, str] = {}
+    """The configuration keys of the autoscaler that are set. Other keys have their defaults."""
+    configuration_id: str = ""
+    """Id that a client gave to these keys. It is empty if they are those of the job's configuration."""
     current: int
     requested: int
     """Parallelism that the last rescale requested. It is higher than `current` while slots are missing."""

@@ -39,4 +39,10 @@ def autoscaler_routes(gateway: ClusterGateway) -> APIRouter:
             headers={"Content-Disposition": f'attachment; filename="{name}"'},
         )
 
+    @router.put("/configuration", response_model=models.AutoscalerStatus)
+    def configure(job_id: str, request: models.AutoscalerConfiguration) -> models.AutoscalerStatus:
+        """Replace the keys of the autoscaler in the running job, without a restart."""
+        gateway.configure_autoscaler(job_id, request.configuration, request.configuration_id)
+        return status(job_id, 0)
+
     return router

@@ -86,6 +86,30 @@ def test_an_active_autoscaler_requests_the_rescale_in_the_usual_way(tmp_path: Pa
         job.wait(30)
 
 
+def test_other_settings_take_effect_in_the_running_job(tmp_path: Path) -> None:
+    job = ticking(tmp_path)
+    try:
+        until(lambda: bool(job.autoscaler.describe()["decisions"]), job)
+        keys = {**FAST, "job.autoscaler.enabled": "true", "job.autoscaler.vertex.max-parallelism": 1}
+        del keys["parallelism.default"]
+        job.autoscaler.configure(keys, "v2")
+        status = status_of(job)
+        assert (status.mode, status.max_parallelism, status.configuration_id) == ("active", 1, "v2")
+        with pytest.raises(InvalidJob, match=r"job\.autoscaler\.utilization\.max"):
+            job.autoscaler.configure({**keys, "job.autoscaler.utilization.max": "0.5"}, "v3")
+        assert status_of(job).configuration_id == "v2"
+        until(lambda: bool(job.history.rescales), job)
+        [rescale] = job.history.rescales
+        assert (rescale.old_parallelism, rescale.new_parallelism, rescale.trigger) == (2, 1, "autoscaler")
+        assert '"job.autoscaler.vertex.max-parallelism": "1"' in next(job.autoscaler.recording())
+        job.autoscaler.configure({}, "v4")
+        assert status_of(job).mode == "disabled"
+        assert job.history.restarts == 0
+    finally:
+        job.request(Operation("cancel"))
+        job.wait(30)
+
+
 def test_contradictory_settings_are_refused_before_the_job_starts(tmp_path: Path) -> None:
     with pytest.raises(InvalidJob, match=r"job\.autoscaler\.utilization\.max"):
         ticking(tmp_path, **{"job.autoscaler.utilization.max": "0.5"})

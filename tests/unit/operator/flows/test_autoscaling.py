@@ -133,6 +133,112 @@ def test_an_upgrade_a_suspension_and_a_restart_keep_the_chosen_parallelism() -> 
     played(story)
 
 
+def test_an_edit_of_the_settings_reaches_the_running_job_without_a_restart() -> None:
+    async def story(world: World) -> None:
+        job_id = await deployed(world, manifest())
+        world.load = 6
+        await world.until(lambda: running(world, parallelism=6), within=60)
+        assert world.settings_sent == 1
+        world.edit(autoscaling={"max": 3, "window": "30s"})
+        await world.until(lambda: running(world, parallelism=3), within=60)
+        job = world.leading("weather")
+        assert job is not None
+        assert job.autoscaler_keys["job.autoscaler.metrics.window"] == "30s"
+        await world.until(lambda: len(workers(world)) == 3, within=120)
+        assert (world.status()["jobId"], world.rescales, failovers(world)) == (job_id, [6, 3], 0)
+        assert [reason for reason, _ in world.events()].count("AutoscalingConfigured") == 1
+        await world.run(300)
+        assert world.settings_sent == 2
+
+    played(story)
+
+
+def test_the_autoscaler_is_turned_on_and_off_while_the_job_runs() -> None:
+    async def story(world: World) -> None:
+        job_id = await deployed(world, spec())
+        assert world.settings_sent == 0
+        world.load = 5
+        world.edit(autoscaling={"enabled": True, "max": 8})
+        await world.until(lambda: running(world, parallelism=5), within=60)
+        world.edit(autoscaling={"mode": "recommend"})
+        await world.until(lambda: running(world, parallelism=2), within=120)
+        world.load = 4
+        await world.run(120)
+        assert running(world, parallelism=2)
+        world.edit(autoscaling={"enabled": False})
+        await world.until(lambda: "autoscaling" not in world.status(), within=60)
+        job = world.leading("weather")
+        assert job is not None
+        assert job.autoscaler_mode == "disabled"
+        assert (world.status()["jobId"], failovers(world)) == (job_id, 0)
+
+    played(story)
+
+
+def test_a_master_that_restarts_gets_the_settings_again() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.edit(autoscaling={"max": 3})
+        await world.until(lambda: world.settings_sent == 2, within=60)
+        world.crash_master()
+        await world.until(lambda: world.settings_sent == 3 and running(world), within=120)
+        job = world.leading("weather")
+        assert job is not None
+        assert job.autoscaler_keys["job.autoscaler.vertex.max-parallelism"] == "3"
+        assert [reason for reason, _ in world.events()].count("AutoscalingConfigured") == 1
+
+    played(story)
+
+
+def test_settings_that_the_engine_refuses_are_reported_and_the_job_keeps_running() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.settings_refused = "the utilizations are not ascending"
+        world.edit(autoscaling={"target": 0.5})
+        await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "True", within=60)
+        await world.run(120)
+        found = world.condition("AutoscalingLimited")
+        assert found["reason"] == "NotApplied"
+        assert "not ascending" in found["message"]
+        assert running(world, parallelism=2)
+        assert [r for r, _ in world.events()].count("AutoscalingLimited") == 1
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        world.settings_refused = ""
+        await world.until(lambda: world.condition("AutoscalingLimited").get("status") == "False", within=60)
+
+    played(story)
+
+
+def test_an_engine_without_an_autoscaler_is_reported() -> None:
+    async def story(world: World) -> None:
+        world.has_autoscaler = False
+        await deployed(world, spec())
+        world.edit(autoscaling={"enabled": True})
+        await world.until(lambda: world.condition("AutoscalingLimited").get("reason") == "NotSupported", within=60)
+        await world.run(120)
+        assert [r for r, _ in world.events()].count("AutoscalingLimited") == 1
+        world.edit(autoscaling={"enabled": False})
+        await world.until(lambda: "autoscaling" not in world.status(), within=60)
+        assert world.settings_sent == 0
+
+    played(story)
+
+
+def test_an_edit_during_an_upgrade_is_not_lost() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, manifest())
+        world.load = 6
+        await world.until(lambda: running(world, parallelism=6), within=60)
+        world.edit(image="job:2", autoscaling={"enabled": False}, job={"parallelism": 3})
+        await world.until(lambda: running(world, parallelism=3, image="job:2"))
+        job = world.leading("weather")
+        assert job is not None
+        assert job.autoscaler_mode == "disabled"
+
+    played(story)
+
+
 def test_a_failed_revision_is_rolled_back_to_the_chosen_parallelism() -> None:
     async def story(world: World) -> None:
         world.images["job:2"] = Image(fails_after=1)
@@ -211,6 +317,7 @@ def test_a_hot_key_is_a_condition_and_adds_no_workers() -> None:
 
 def test_a_master_cannot_request_more_workers_than_the_spec_allows() -> None:
     async def story(world: World) -> None:
+        world.ignores_limits = True
         await deployed(world, manifest(max=4))
         world.load = 10_000
         await world.run(120)

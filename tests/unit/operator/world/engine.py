@@ -69,6 +69,9 @@ class FakeJob:
     """Names of the pods that run its tasks."""
     slots: int = 0
     autoscaler_mode: str = "disabled"
+    autoscaler_keys: Mapping[str, str] = field(default_factory=dict)
+    """The keys that the operator has sent."""
+    autoscaler_keys_id: str = ""
 
     def take_over(self) -> bool:
         """Start from the newest own checkpoint, or from the path in the arguments, as the engine does.
@@ -227,14 +230,21 @@ class FakeJob:
 
     def _autoscale(self) -> None:
         """Rescale to the parallelism that the load needs, if the configuration has an autoscaler and the slots are there."""
-        wanted = self.world.load
-        if self.autoscaler_mode == "active" and wanted not in (None, self.parallelism) and wanted <= self.slots:
+        wanted = self._needed()
+        if self.autoscaler_mode == "active" and wanted != self.parallelism and wanted <= self.slots:
             self._place(wanted)
             self.world.rescales.append(wanted)
             self.rescaled = Rescaled(wanted, RESCALE_TOOK)
 
+    def _needed(self) -> int:
+        """Return the parallelism that the load needs, within the limit that the operator has sent."""
+        needed = self.parallelism if self.world.load is None else self.world.load
+        if self.world.ignores_limits:
+            return needed
+        return min(needed, int(self.autoscaler_keys.get("job.autoscaler.vertex.max-parallelism", needed)))
+
     def autoscaler(self) -> Autoscaler:
-        wanted = self.parallelism if self.world.load is None else self.world.load
+        wanted = self._needed()
         reason = "WITHIN_TARGET" if wanted == self.parallelism else "SCALE_DOWN"
         if wanted > self.parallelism:
             reason = "SCALE_UP" if wanted <= self.slots else "WAITING_FOR_SLOTS"
@@ -243,7 +253,8 @@ class FakeJob:
         inputs = [{"name": "count", "parallelism": self.parallelism, "busy": 0.91234, "lagMs": None}]
         at = int(self.world.time.timestamp() * 1000)
         decision = {**now, "timestamp": at, "since": at, "inputs": inputs}
-        body = {"mode": self.autoscaler_mode, "requested": self.wanted, "slotsAvailable": self.slots}
+        body: dict[str, Any] = {"configurationId": self.autoscaler_keys_id}
+        body |= {"mode": self.autoscaler_mode, "requested": self.wanted, "slotsAvailable": self.slots}
         return read_autoscaler({**now, **body, "decisions": [decision]})
 
     def _finish(self, request: str, outcome: Request) -> None:
@@ -328,7 +339,17 @@ class FakeEngineClient:
         return self._job(job_id).failure
 
     async def autoscaler(self, job_id: str) -> Autoscaler:
+        if not self.world.has_autoscaler:
+            raise EngineError("Not Found", status=404)
         return self._job().autoscaler()
+
+    async def configure_autoscaler(self, job_id: str, keys: Mapping[str, str], configuration_id: str) -> None:
+        job = self._job(job_id)
+        if self.world.settings_refused:
+            raise EngineError(self.world.settings_refused, status=400)
+        job.autoscaler_keys, job.autoscaler_keys_id = dict(keys), configuration_id
+        job.autoscaler_mode = keys["penstock.autoscaler.mode"] if keys else "disabled"
+        self.world.settings_sent += 1
 
     async def slots(self) -> int:
         return self.world.slots(self.name, self._job().job_id)

@@ -127,6 +127,14 @@ class World(Kubelet):
         """The parallelism that the load needs, for jobs with an autoscaler. None means the current one."""
         self.limit = ""
         """The reason of the autoscaler for which it does not rescale."""
+        self.has_autoscaler = True
+        """Whether the engine of the images has an autoscaler."""
+        self.ignores_limits = False
+        """Whether the engine ignores the maximum parallelism of its settings."""
+        self.settings_refused = ""
+        """The engine's reason to refuse new settings of the autoscaler."""
+        self.settings_sent = 0
+        """The number of times that an engine has accepted new settings."""
         self.misaddressed = 0
         """The number of requests to a master with another protocol or CA than it serves."""
         self.ports = Ports(

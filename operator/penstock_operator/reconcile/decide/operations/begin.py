@@ -239,6 +239,8 @@ def _rescale(ctx: Context, running: Running) -> Context | None:
     spec, seen = ctx.spec, ctx.seen
     if spec is None or seen.worker is None or seen.worker.deleting or is_down(ctx) or ctx.is_autoscaled:
         return None
+    if seen.engine.autoscaler is not None and seen.engine.autoscaler.mode == "active":
+        return None  # the engine does not know yet that the spec sets the parallelism
     base = ctx.revision_spec(running.revision)
     target = min(spec.job.parallelism, base.job.max_parallelism if base else spec.job.parallelism)
     if target != running.parallelism:

@@ -199,7 +199,7 @@ def new_incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     wished = chosen or ctx.first_parallelism(current)
     warm, before = op.standby == op.job_id, ctx.status.running
     if op.kind == "Recover" and before is not None:  # a later rescale adds workers, if the cluster has capacity
-        wished = before.parallelism if spec.autoscaling.sets_parallelism else min(wished, before.parallelism)
+        wished = before.parallelism if current.autoscaling.sets_parallelism else min(wished, before.parallelism)
     takes_over = warm and before is not None and before.job_id != op.job_id
     parallelism = before.parallelism if takes_over and before else min(wished, spec.job.max_parallelism)
     if op.job_id is None or op.restore is None or op.target_revision is None:

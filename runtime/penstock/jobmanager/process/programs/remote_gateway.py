@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.jobmanager.cluster.task_managers import SlotUse
@@ -140,6 +141,9 @@ class RemoteGateway:
 
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
         return str(self._call("rescale", job_id, parallelism, trigger_id))
+
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, Any], configuration_id: str) -> None:
+        self._call("configure_autoscaler", job_id, dict(keys), configuration_id)
 
     def operation(self, request_id: str, deadline: float | None = None) -> facts.Operation:
         timeout_s = ANSWER_S if deadline is None else _left(deadline)

@@ -177,6 +177,9 @@ class SessionGateway:
         request = self._of(job_id).rescale(job_id, parallelism, trigger_id=trigger_id)
         return self._programs.actions.note(job_id, request)
 
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, Any], configuration_id: str) -> None:
+        self._of(job_id).configure_autoscaler(job_id, keys, configuration_id)
+
     def dispose_savepoint(self, path: str, *, trigger_id: str | None) -> str:
         return self._own.dispose_savepoint(path, trigger_id=trigger_id)
 

@@ -301,6 +301,9 @@ class DispatcherGateway:
     def rescale(self, job_id: str, parallelism: int, *, trigger_id: str | None) -> str:
         return self._request(self._live(job_id), "rescale", {"parallelism": parallelism, "job": job_id}, trigger_id)
 
+    def configure_autoscaler(self, job_id: str, keys: Mapping[str, Any], configuration_id: str) -> None:
+        self._live(job_id).autoscaler.configure(keys, configuration_id)
+
     def _request(self, job: JobMaster, kind: str, arguments: dict[str, Any], trigger_id: str | None) -> str:
         if trigger_id is not None and self._dispatcher.operation(trigger_id) is not None:
             return trigger_id

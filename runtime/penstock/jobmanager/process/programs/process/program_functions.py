@@ -41,6 +41,7 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
                 gateway.jobs,
                 gateway.job,
                 gateway.cancel,
+                gateway.configure_autoscaler,
                 gateway.operation,
                 gateway.operations,
                 gateway.slot_uses,
@@ -81,5 +82,6 @@ RESULTS: dict[str, Any] = {
     "stop": str,
     "rescale": str,
     "cancel": None,
+    "configure_autoscaler": None,
 }
 """Types of the results of the functions, by name."""
