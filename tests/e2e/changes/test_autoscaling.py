@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import fsspec
@@ -21,7 +22,13 @@ from tools.servers.kafka import KafkaServer
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.s3, pytest.mark.timeout(1500, func_only=True)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.slow,
+    pytest.mark.long,
+    pytest.mark.s3,
+    pytest.mark.timeout(1500, func_only=True),
+]
 
 SCRIPT = """
 import sys
@@ -105,7 +112,7 @@ def job(stack: Stack, kafka: KafkaServer) -> Iterator[Job]:
     limits = {"enabled": True, "max": 5, "window": "20s", "scaleDownAfter": "60s", "maxLag": "10s"}
     made = Job(stack, "autoscaled", parallelism=1, spec={"autoscaling": limits, "configuration": settings})
     spec = made.manifest["spec"]
-    spec["image"] = images.BASE
+    spec["image"] = images.KAFKA
     spec["job"] = {"script": SCRIPT, "args": [kafka.bootstrap_servers, f"{made.folder}/output"], "parallelism": 1}
     yield made.apply()
     made.delete()
@@ -115,7 +122,7 @@ def written(job: Job) -> list[int]:
     """Return all numbers in the output."""
     files, path = fsspec.core.url_to_fs(f"{job.folder}/output", **job.stack.s3.storage_options())
     files.invalidate_cache()
-    found = [name for name, info in files.find(path, detail=True).items() if info["type"] == "file"]
+    found = [name for name in files.find(path) if not Path(name).name.startswith((".", "_"))]
     texts: dict[str, bytes] = files.cat(found) if found else {}
     return [json.loads(line)["number"] for text in texts.values() for line in text.splitlines()]
 
