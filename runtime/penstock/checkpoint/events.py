@@ -180,6 +180,8 @@ class JobDescription:
     graph_fingerprint: str
     operators: list[OperatorInfo]
     vertices: dict[str, str] = field(default_factory=dict)
+    plans: dict[str, Any] = field(default_factory=dict)
+    """See `Manifest.plans`."""
 
     def subtasks(self) -> frozenset[SubtaskKey]:
         """Return all subtasks that must answer a snapshot request."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -25,12 +26,12 @@ from penstock.datastream.checkpoint_config import CheckpointConfig
 from penstock.datastream.execution_mode import RuntimeExecutionMode
 from penstock.datastream.streams.source_methods import SourceMethods
 from penstock.graph.execution_plan import execution_plan
-from penstock.graph.executor import current_executor, remote_executor
+from penstock.graph.executor import RecallsPlans, current_executor, remote_executor
 from penstock.graph.program import Program, upstream_first
 from penstock.graph.transformation import Input, Transformation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from penstock.common.job_client import JobClient
     from penstock.common.job_execution_result import JobExecutionResult
@@ -63,6 +64,8 @@ class StreamExecutionEnvironment(SourceMethods):
         self._is_planned = False
         """Whether the program has used the current sinks, for example to read the execution plan."""
         self._slot_sharing_groups: dict[str, SlotSharingGroup] = {}
+        self._plans: dict[str, Any] = {}
+        """Plans of SQL statements, which the manifests of the jobs keep."""
 
     @staticmethod
     def get_execution_environment(configuration: Configuration | None = None) -> StreamExecutionEnvironment:
@@ -385,7 +388,7 @@ class StreamExecutionEnvironment(SourceMethods):
             )
         self._is_planned = True
         name = job_name or self._configuration.get(options.JOB_NAME) or DEFAULT_JOB_NAME
-        program = Program.of(name, self._sinks, self._configuration, _user_script())
+        program = replace(Program.of(name, self._sinks, self._configuration, _user_script()), plans=dict(self._plans))
         self._check_mode(program.transformations)
         return program
 
@@ -395,6 +398,11 @@ class StreamExecutionEnvironment(SourceMethods):
 
     def close(self) -> None:
         """Do nothing, because the environment holds no resources."""
+
+    def _recorded_plans(self) -> Mapping[str, Any]:
+        """Return the plans in the snapshot from which the next job starts."""
+        executor = self._executor or current_executor()
+        return executor.recorded_plans(self._configuration) if isinstance(executor, RecallsPlans) else {}
 
     def _take_program(self, job_name: str | None) -> Program:
         program = self.get_program(job_name)

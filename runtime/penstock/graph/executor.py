@@ -10,11 +10,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
+    from penstock.common.configuration import Configuration
     from penstock.common.job_client import JobClient
     from penstock.common.job_execution_result import JobExecutionResult
     from penstock.graph.program import Program
@@ -43,6 +44,15 @@ class Executor(Protocol):
 
         The iterator is a generator: closing it, or reaching the limit, cancels the job.
         """
+        ...
+
+
+@runtime_checkable
+class RecallsPlans(Protocol):
+    """An executor that knows the snapshot from which its next job starts."""
+
+    def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
+        """Return `Manifest.plans` of this snapshot. Return an empty mapping if the job starts without one, or if it cannot be read."""
         ...
 
 

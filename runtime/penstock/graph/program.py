@@ -6,7 +6,7 @@ A program has no reference to the environment. It can be kept, inspected and run
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
@@ -27,6 +27,7 @@ class Program:
         parallelism: parallelism of operators that set no parallelism.
         max_parallelism: number of key groups; None means not set.
         user_script: path of the program's file; None if it has no file (a notebook, a prompt).
+        plans: plans of SQL statements, which the job's manifests keep.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Program:
     max_parallelism: int | None = None
     global_job_parameters: dict[str, str] = field(default_factory=dict)
     user_script: str | None = None
+    plans: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.functions import MapFunction
+from penstock.graph.program import upstream_first
 from penstock.sql.expressions.compiler import literal
 from penstock.sql.operators.calc import CalcFunction
 from penstock.sql.operators.group_aggregate import GroupAggregateFunction
@@ -53,8 +54,8 @@ class StreamPlan:
     """The translation of one plan into streams of an environment.
 
     Args:
-        name: prefix of the uids, different for each plan of a program. A uid contains the position of its node. So a statement keeps its
-            state if its plan has the same nodes.
+        name: prefix of the uids, different for each plan of a program. A uid contains the identity of its node. So a changed statement keeps
+            the state of the nodes that have not changed.
         tables: streams of the rows of some tables, by name. They replace the connectors of these tables.
     """
 
@@ -73,6 +74,8 @@ class StreamPlan:
         self._name = name
         self._zone = zone
         self._streams: dict[int, SqlStream] = {}
+        self._uids: dict[str, dict[str, str]] = {}
+        """Kind and description of each node by its uid."""
 
     def add_to_environment(self) -> SqlStream:
         """Create the streams and sinks of all nodes. After an error, the environment has no new sinks.
@@ -91,14 +94,26 @@ class StreamPlan:
 
     def _translate_all(self) -> SqlStream:
         found = None
-        for position, node in enumerate(self._plan.nodes):
+        for node, identity in zip(self._plan.nodes, self._plan.identities, strict=True):
+            uid = self._uid(node, identity)
             if isinstance(node, nodes.Sink):
-                found = self._sink(node, position)
+                found = self._sink(node, uid)
             else:
-                kind = type(node).__name__
-                self._streams[node.id] = self._translate(node, f"{self._name}-{position}-{kind}")
+                self._streams[node.id] = self._translate(node, uid)
         assert found is not None
+        self._env._plans["nodes"] = {**self._env._plans.get("nodes", {}), **self._uids}
         return found
+
+    def _uid(self, node: Node, identity: str) -> str:
+        """Return the uid of the node. Equal nodes are numbered."""
+        kind = type(node).__name__
+        first = uid = f"{self._name}-{kind}-{identity}"
+        number = 1
+        while uid in self._uids:
+            number += 1
+            uid = f"{first}-{number}"
+        self._uids[uid] = {"kind": kind, "description": node.description}
+        return uid
 
     def _translate(self, node: Node, uid: str) -> SqlStream:
         for kind, translate in self._TRANSLATIONS.items():
@@ -111,7 +126,16 @@ class StreamPlan:
 
     def _scan(self, node: nodes.Scan, uid: str) -> SqlStream:
         given = self._tables.get(node.table.name)
-        return SqlStream(read_table(self._env, node.table) if given is None else given, changelog=False)
+        return SqlStream(self._read(node, uid) if given is None else given, changelog=False)
+
+    def _read(self, node: nodes.Scan, uid: str) -> DataStream[SqlRow]:
+        """Return the rows of a table. The source has the uid, and its later steps have numbers."""
+        stream = read_table(self._env, node.table)
+        assert stream._transformation is not None
+        steps = [found for found in upstream_first([stream._transformation]) if found.uid is None]
+        for number, step in enumerate(steps):
+            step.uid = f"{uid}-{number}" if number else uid
+        return stream
 
     def _values(self, node: nodes.Values, uid: str) -> SqlStream:
         rows: list[SqlRow] = []
@@ -177,16 +201,16 @@ class StreamPlan:
         stream = self._keyed(node, node.keys, DeduplicateFunction(node), "Deduplicate", uid)
         return SqlStream(stream, changelog=not node.insert_only)
 
-    def _sink(self, node: nodes.Sink, position: int) -> SqlStream:
+    def _sink(self, node: nodes.Sink, uid: str) -> SqlStream:
         upstream = self._input(node)
         stream = upstream.stream
         if any(not column.type.nullable for column in node.table.columns):
             check = NotNull(node.table.name, node.table.columns, changelog=upstream.changelog)
-            stream = stream.map(check).name("NotNull").uid(f"{self._name}-{position}-NotNull")
+            stream = stream.map(check).name("NotNull").uid(f"{uid}-NotNull")
         found = SqlStream(stream, upstream.changelog)
         if node.table.options.get("connector") != "penstock-collect":
             sink = write_table(stream, node.table, changelog=upstream.changelog)
-            sink.name(f"Sink: {node.table.name}").uid(f"{self._name}-{position}-Sink")
+            sink.name(f"Sink: {node.table.name}").uid(uid)
         return found
 
     _TRANSLATIONS: dict[type[Node], Callable[[StreamPlan, Any, str], SqlStream]] = {

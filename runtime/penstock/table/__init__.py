@@ -15,23 +15,31 @@ from typing import TYPE_CHECKING, Any
 from penstock.table.types import DataTypes
 
 if TYPE_CHECKING:
+    from penstock.table.compiled_plan import CompiledPlan, PlanReference
     from penstock.table.environment_settings import EnvironmentSettings
     from penstock.table.statement_set import StatementSet
     from penstock.table.table import Table
     from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
+    from penstock.table.table_pipeline import TablePipeline
     from penstock.table.table_result import TableResult
 
 __all__ = [
+    "CompiledPlan",
     "DataTypes",
     "EnvironmentSettings",
+    "PlanReference",
     "StatementSet",
     "StreamTableEnvironment",
     "Table",
     "TableEnvironment",
+    "TablePipeline",
     "TableResult",
 ]
 
 _MODULES = {
+    "CompiledPlan": "compiled_plan",
+    "PlanReference": "compiled_plan",
+    "TablePipeline": "table_pipeline",
     "EnvironmentSettings": "environment_settings",
     "StatementSet": "statement_set",
     "StreamTableEnvironment": "table_environment",

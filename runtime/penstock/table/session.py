@@ -22,3 +22,18 @@ class Session(Protocol):
 
     def _insert_all(self, statements: list[str]) -> TableResult:
         """Start one job for several INSERT statements."""
+
+    def _option(self, key: str) -> str | None:
+        """Return an option of the session, or None if it is not set."""
+
+    def _compile(self, statement: str) -> str:
+        """Return the compiled plan of an INSERT statement as JSON."""
+
+    def _compile_all(self, statements: list[str]) -> str:
+        """Return one compiled plan for several INSERT statements as JSON."""
+
+    def _execute_compiled(self, plan: str) -> TableResult:
+        """Start the job of a compiled plan."""
+
+    def _explain_compiled(self, plan: str) -> str:
+        """Return the nodes of a compiled plan as text."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from penstock.table.table_pipeline import TablePipeline
+
 if TYPE_CHECKING:
     from penstock.table.session import Session
     from penstock.table.table_result import TableResult
@@ -28,6 +30,10 @@ class Table:
             SqlError: the table does not exist, or its columns do not fit.
         """
         return self._environment.execute_sql(self._insert(table_path, overwrite=overwrite))
+
+    def insert_into(self, table_path: str, overwrite: bool = False) -> TablePipeline:
+        """Return the pipeline that writes the rows of the query into a table. Nothing runs yet."""
+        return TablePipeline(self._environment, self._insert(table_path, overwrite=overwrite))
 
     def _insert(self, table_path: str, *, overwrite: bool = False) -> str:
         return f"INSERT {'OVERWRITE' if overwrite else 'INTO'} {table_path} {self._query}"

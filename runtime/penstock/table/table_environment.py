@@ -14,9 +14,11 @@ from penstock.datastream.streams.closeable_iterator import CloseableIterator
 from penstock.sql.plan.nodes import Sink
 from penstock.sql.plan.reading import read_plan
 from penstock.sql.planner.process import Answer, PlannerProcess
+from penstock.sql.planner.record import PlanRecord
 from penstock.sql.tables.connectors import CONNECTORS
 from penstock.sql.tables.values import to_python
 from penstock.sql.translation import SqlStream, StreamPlan
+from penstock.table.compiled_plan import CompiledPlan, PlanReference, PlanStatement, local_path, plan_statement
 from penstock.table.statement_set import StatementSet
 from penstock.table.table import Table
 from penstock.table.table_result import TableResult
@@ -64,7 +66,8 @@ class TableEnvironment:
     def __init__(self, env: StreamExecutionEnvironment) -> None:
         self._env = env
         self._options: dict[str, str] = {}
-        self._planner = PlannerProcess({name: connector.modes for name, connector in CONNECTORS.items()})
+        record = PlanRecord(lambda: env._recorded_plans().get("answers", {}))
+        self._planner = PlannerProcess({name: connector.modes for name, connector in CONNECTORS.items()}, record=record)
         weakref.finalize(self, self._planner.close)
         self._has_defaults = False
         self._views = 0
@@ -108,7 +111,8 @@ class TableEnvironment:
         """Execute one statement.
 
         A SELECT runs when its rows are collected or printed. An INSERT starts a job and returns. DDL statements, SHOW, DESCRIBE and
-        EXPLAIN have their result immediately. `SET 'key' = 'value'` sets an option.
+        EXPLAIN have their result immediately. `SET 'key' = 'value'` sets an option. COMPILE PLAN writes a plan into a local file, and
+        EXECUTE PLAN starts its job without the planner.
 
         Raises:
             SqlError: Flink's planner refuses the statement. The error has the line and the column.
@@ -118,12 +122,38 @@ class TableEnvironment:
         if option:
             self._set_option(option[1], option[2].replace("''", "'"))
             return _fixed(["result"], [("OK",)])
+        plan = plan_statement(stmt)
+        if plan is not None:
+            return self._execute_plan_statement(plan)
         answer = self._session().sql(stmt)
         if answer.kind == "insert":
             return self._insert(answer.plan)
         if answer.kind == "query":
             return self._query(answer)
         return _fixed(answer.names, answer.rows)
+
+    def compile_plan_sql(self, stmt: str) -> CompiledPlan:
+        """Compile an INSERT statement, or a statement set. Nothing runs yet.
+
+        Raises:
+            SqlError: Flink's planner refuses the statement.
+            InvalidJob: the statement is another one.
+        """
+        return CompiledPlan(self, self._compile(stmt))
+
+    def load_plan(self, plan_reference: PlanReference) -> CompiledPlan:
+        """Return a compiled plan from a file or a string. The planner is not needed.
+
+        Raises:
+            InvalidJob: this is not a compiled plan, or it has parts that Penstock does not have.
+        """
+        text = plan_reference.read()
+        read_plan(text, self._options[_ZONE])
+        return CompiledPlan(self, text)
+
+    def execute_plan(self, plan_reference: PlanReference) -> TableResult:
+        """Start the job of a compiled plan."""
+        return self.load_plan(plan_reference).execute()
 
     def sql_query(self, query: str) -> Table:
         """Return the table of a query. The planner checks the query now, and nothing runs.
@@ -174,7 +204,10 @@ class TableEnvironment:
 
     def _streams(self, plan: Plan) -> SqlStream:
         prefix = "sql" if self._plans == 0 else f"sql{self._plans}"
-        return StreamPlan(self._env, plan, name=prefix, zone=self._options[_ZONE]).add_to_environment()
+        found = StreamPlan(self._env, plan, name=prefix, zone=self._options[_ZONE]).add_to_environment()
+        recorded = self._env._plans.get("answers", {})
+        self._env._plans["answers"] = {**recorded, **self._planner.record.stored()}
+        return found
 
     def _insert(self, text: str) -> TableResult:
         plan = read_plan(text, self._options[_ZONE])
@@ -182,6 +215,32 @@ class TableEnvironment:
         targets = ",".join(node.table.name for node in plan.nodes if isinstance(node, Sink))
         client = self._env.execute_async(self._options.get("pipeline.name") or f"insert-into_{targets}")
         return TableResult(["result"], lambda: iter([Row(str(client.get_job_id()))]), job_client=client)
+
+    def _option(self, key: str) -> str | None:
+        return self._options.get(key)
+
+    def _compile(self, statement: str) -> str:
+        answer = self._session().sql(statement)
+        if answer.kind != "insert":
+            raise InvalidJob(
+                "SQL: only INSERT statements and statement sets can be compiled", remedy="write INSERT INTO …"
+            )
+        return answer.plan
+
+    def _compile_all(self, statements: list[str]) -> str:
+        return self._session().statement_set(statements).plan
+
+    def _execute_compiled(self, plan: str) -> TableResult:
+        return self._insert(plan)
+
+    def _explain_compiled(self, plan: str) -> str:
+        return read_plan(plan, self._options[_ZONE]).describe()
+
+    def _execute_plan_statement(self, found: PlanStatement) -> TableResult:
+        file = local_path(found.file)
+        if found.statement and not (found.keep and file.exists()):
+            self.compile_plan_sql(found.statement).write_to_file(file)
+        return self.execute_plan(PlanReference.from_file(file)) if found.execute else _fixed(["result"], [("OK",)])
 
     def _insert_all(self, statements: list[str]) -> TableResult:
         return self._insert(self._session().statement_set(statements).plan)

@@ -114,6 +114,7 @@ class PendingCheckpoint:
             penstock_version=version,
             is_final=self.request.is_final,
             is_drained=self.request.drain,
+            plans=self.job.plans,
         )
 
     def _state_of(self, info: OperatorInfo) -> OperatorState:

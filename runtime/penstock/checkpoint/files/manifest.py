@@ -104,3 +104,5 @@ class Manifest(msgspec.Struct, frozen=True, omit_defaults=False):
     """Whether `stop --drain` took the snapshot, so that windows have fired at the final watermark. A successor
     completes the stop and runs no job.
     """
+    plans: dict[str, Any] = {}
+    """Plans of the job's SQL statements, so that a restart does not plan them again. Only `penstock.sql` reads the content."""

@@ -50,8 +50,11 @@ class JobCheckpoints:
     the job can restore them, but a restarted JobManager cannot.
     """
 
-    def __init__(self, job_id: str, settings: JobSettings, restore_path: str = "") -> None:
+    def __init__(
+        self, job_id: str, settings: JobSettings, restore_path: str = "", plans: dict[str, Any] | None = None
+    ) -> None:
         self._temporary = ""
+        self._plans = plans or {}
         root = settings.checkpoint_dir
         if not root:
             self._temporary = tempfile.mkdtemp(prefix="penstock-checkpoints-")
@@ -230,7 +233,7 @@ class JobCheckpoints:
         return unconfirmed
 
     def begin_attempt(self, recovery: Recovery, graph: JobGraph, now_ms: int) -> None:
-        self.coordinator.begin(recovery, describe(self.storage.job_id, graph), now_ms)
+        self.coordinator.begin(recovery, describe(self.storage.job_id, graph, self._plans), now_ms)
 
     def end_attempt(self, reason: str, now_ms: int) -> list[Event]:
         """Abort the checkpoints in progress. The events contain the requests that failed with these checkpoints."""
@@ -270,8 +273,8 @@ def operator_infos(graph: JobGraph) -> list[OperatorInfo]:
     ]
 
 
-def describe(job_id: str, graph: JobGraph) -> JobDescription:
-    """Return the description of the graph for the coordinator."""
+def describe(job_id: str, graph: JobGraph, plans: dict[str, Any]) -> JobDescription:
+    """Return the description of the graph for the coordinator. `plans`: see `Manifest.plans`."""
     shape = [(node.uid, [(e.side_tag, e.target, e.exchange) for e in node.outputs]) for node in graph.operators]
     return JobDescription(
         job_id=job_id,
@@ -281,4 +284,5 @@ def describe(job_id: str, graph: JobGraph) -> JobDescription:
         graph_fingerprint=hashlib.sha256(repr(shape).encode()).hexdigest()[:16],
         operators=operator_infos(graph),
         vertices={graph.operators[index].uid: str(stage.id) for stage in graph.stages for index in stage.operators},
+        plans=plans,
     )

@@ -94,7 +94,7 @@ class JobMaster:
             settings=settings,
             clock=clock,
             metrics=JobMetrics(job_id, program.name),
-            checkpoints=JobCheckpoints(job_id, settings, self.options.restore_path),
+            checkpoints=JobCheckpoints(job_id, settings, self.options.restore_path, program.plans),
             commits=SinkCommits(job_id, settings.object_store_options, settings.commit_timeout_s),
             results=PendingResults(settings.checkpointing),
             sink=self.options.sink,

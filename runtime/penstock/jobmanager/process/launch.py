@@ -6,6 +6,7 @@ import os
 import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,6 @@ from penstock.jobmanager.process.session.termination import Terminated, ending_o
 # A function imports the modules that only it needs, so that `penstock run` starts quickly.
 if TYPE_CHECKING:
     from penstock.checkpoint.files.manifest import Manifest
-    from penstock.graph.job_graph import JobGraph
     from penstock.jobmanager.job.job_master import JobMaster
 
 CHECK_STORAGE_SECONDS = 20.0
@@ -258,8 +258,9 @@ def check(
     """
     from penstock.jobmanager.job.settings import object_store_options
 
-    collector = GraphCollector()
     beside = _Comparison()
+    stores: Mapping[str, Any] = {}
+    collector = GraphCollector(lambda: _plans_in(against, stores))
     try:
         settings = Configuration({**load_configuration().to_dict(), **configuration})
         stores = object_store_options(settings)
@@ -268,7 +269,7 @@ def check(
             run_script_on(collector, entry, args, command_line(configuration, parallelism))
             raise InvalidJob(f"{entry} never calls execute()", remedy="end the program with env.execute(...)")
     except GraphBuilt:
-        problem = _check_against(collector.graph, against, allow_non_restored_state, stores, beside)
+        problem = _check_against(collector, against, allow_non_restored_state, stores, beside)
     except PenstockError as error:
         problem = _problem(error)
     except Exception as error:
@@ -296,8 +297,16 @@ class _Comparison:
     """Changes that a restore makes for operators that can use their state."""
 
 
+def _plans_in(against: str | None, stores: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the SQL plans of the snapshot. An unreadable snapshot is reported after the program has run."""
+    if against is not None:
+        with suppress(PenstockError):
+            return _manifest(against, stores).plans
+    return {}
+
+
 def _check_against(
-    graph: JobGraph | None,
+    collector: GraphCollector,
     against: str | None,
     allowed: Sequence[str],
     stores: Mapping[str, Any],
@@ -307,14 +316,18 @@ def _check_against(
     from penstock.checkpoint.recovery.restore import plan_restore
     from penstock.jobmanager.job.checkpoints import operator_infos
     from penstock.jobmanager.validation.declared_state import check_stored_states, unseen_states
+    from penstock.jobmanager.validation.plan_nodes import compare_plans
     from penstock.jobmanager.validation.runtime_mode import check_runtime_mode
     from penstock.jobmanager.validation.state_meaning import check_state_meaning
 
+    graph = collector.graph
     if graph is None or against is None:
         return None
     try:
         manifest = _manifest(against, stores)
         beside.state_bytes = manifest.state_bytes
+        nodes = compare_plans(manifest, graph, collector.plans)
+        beside.changes += [{"operator": change.operator, "message": change.message} for change in nodes]
         plan_restore(manifest, operator_infos(graph), list(allowed))
         check_runtime_mode(graph, manifest)
         beside.changes += [

@@ -47,7 +47,7 @@ def check_state_meaning(graph: JobGraph, manifest: Manifest) -> list[StateChange
     changes, undescribed = [], []
     for node in graph.operators:
         info = infos.get(node.uid)
-        if info is None or not _has_state(manifest, node.uid):
+        if info is None or not has_state(manifest, node.uid):
             continue
         refusal = _contradiction(node, manifest)
         if not refusal and info.meaning:
@@ -76,7 +76,8 @@ def check_state_meaning(graph: JobGraph, manifest: Manifest) -> list[StateChange
     return changes
 
 
-def _has_state(manifest: Manifest, uid: str) -> bool:
+def has_state(manifest: Manifest, uid: str) -> bool:
+    """Return whether the snapshot has state, read positions or pending commits of the operator."""
     if _has_keyed_state(manifest, uid) or manifest.commits.get(uid) or _splits(manifest, uid):
         return True
     return bool(_operator_states(manifest, uid))

@@ -158,6 +158,29 @@ class Plan:
 
     nodes: tuple[Node, ...]
     flink_version: str
+    identities: tuple[str, ...]
+    """Identity of each node (see `identity_of`)."""
+
+    def describe(self) -> str:
+        """Return the descriptions of the nodes as text: each node above its inputs, with the sinks first."""
+        nodes = {node.id: node for node in self.nodes}
+        lines: list[str] = []
+        shown: set[int] = set()
+
+        def add(node: Node, depth: int) -> None:
+            text = node.description or type(node).__name__
+            if node.id in shown:
+                lines.append(f"{'  ' * depth}(see above) {text}")
+                return
+            shown.add(node.id)
+            lines.append(f"{'  ' * depth}{text}")
+            for upstream in node.inputs:
+                add(nodes[upstream], depth + 1)
+
+        for node in self.nodes:
+            if isinstance(node, Sink):
+                add(node, 0)
+        return "\n".join(lines) + "\n"
 
 
 def refusal(what: str, remedy: str) -> InvalidJob:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.sql.plan.identity import identity_of
 from penstock.sql.plan.nodes import (
     AggregateCall,
     Calc,
@@ -78,6 +79,11 @@ def _ttl_ms(raw: dict[str, Any]) -> int:
 
 def _table(raw: dict[str, Any]) -> TableInfo:
     table = raw["table"]
+    if "options" not in table.get("resolvedTable", {}):
+        raise refusal(
+            f"the plan does not contain the options of the table {table['identifier']}",
+            "compile the plan with 'table.plan.compile.catalog-objects' = 'ALL'",
+        )
     if raw.get("abilities"):
         names = ", ".join(ability["type"] for ability in raw["abilities"])
         raise refusal(f"the table {table['identifier']} uses {names}", "remove partitions and metadata columns")
@@ -267,12 +273,21 @@ def read_plan(text: str, zone: str = "UTC") -> Plan:
     Raises:
         InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
     """
-    found = json.loads(text)
+    try:
+        return _plan_of(json.loads(text), zone)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise refusal(
+            f"this is not a compiled plan that Penstock can read ({type(error).__name__}: {error})",
+            "compile the statement again with COMPILE PLAN",
+        ) from error
+
+
+def _plan_of(found: dict[str, Any], zone: str) -> Plan:
     inputs: dict[int, list[int]] = {node["id"]: [] for node in found["nodes"]}
     for edge in found["edges"]:
         inputs[edge["target"]].append(edge["source"])
     outputs: dict[int, tuple[Column, ...]] = {}
-    nodes = []
+    nodes, identities = [], []
     for raw in found["nodes"]:
         name, _, version = raw["type"].rpartition("_")
         short = name.removeprefix("stream-exec-")
@@ -290,5 +305,6 @@ def read_plan(text: str, zone: str = "UTC") -> Plan:
             "description": raw.get("description", ""),
         }
         nodes.append(READERS[short].read(Source(raw, of, zone), base))
+        identities.append(identity_of(raw, [[column.type for column in columns] for columns in of]))
         outputs[raw["id"]] = output
-    return Plan(tuple(nodes), found["flinkVersion"])
+    return Plan(tuple(nodes), found["flinkVersion"], tuple(identities))

@@ -98,7 +98,8 @@ public class PlannerMain {
             return result("done");
         }
         if (action.equals("set-of-statements")) {
-            return planOf(String.join("\n", new String[] {"EXECUTE STATEMENT SET BEGIN", sql, "END"}));
+            String all = String.join("\n", new String[] {"EXECUTE STATEMENT SET BEGIN", sql, "END"});
+            return planOf((Operation) env.getParser().parse(all).get(0));
         }
         List operations = env.getParser().parse(sql);
         if (operations.size() != 1) {
@@ -112,7 +113,7 @@ public class PlannerMain {
             return query(sql);
         }
         if (operation instanceof ModifyOperation || operation instanceof StatementSetOperation) {
-            return planOf(sql);
+            return planOf(operation);
         }
         if (operation instanceof CreateTableOperation) {
             CreateTableOperation create = (CreateTableOperation) operation;
@@ -171,9 +172,11 @@ public class PlannerMain {
         }
     }
 
-    private Map planOf(String sql) throws Exception {
+    private Map planOf(Operation operation) throws Exception {
+        List operations = operation instanceof StatementSetOperation
+            ? ((StatementSetOperation) operation).getOperations() : Arrays.asList(new Object[] {operation});
         Map answer = result("insert");
-        answer.put("plan", env.compilePlanSql(sql).asJsonString());
+        answer.put("plan", env.compilePlan(operations).asJsonString());
         return answer;
     }
 

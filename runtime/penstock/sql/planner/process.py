@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, cast
 from penstock.common.errors import ClusterError, InvalidJob
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.sql.planner.jars import class_path
+from penstock.sql.planner.record import PlanRecord
 
 _POSITION = re.compile(r"(?:[Aa]t|[Ff]rom) line (\d+), column (\d+)")
 _EXPECTED = re.compile(r"\nWas expecting.*", re.DOTALL)
@@ -79,15 +80,18 @@ def error_of(messages: list[str], sql: str) -> SqlError:
 
 
 class PlannerProcess:
-    """A session of Flink's planner. The process starts with the first statement and ends with `close`.
+    """A session of Flink's planner. The process starts with the first statement that has no recorded answer. It ends with `close`.
 
     Args:
         connectors: for each connector, the changelog modes in which SQL reads and writes it: `insert`, `upsert`, `all`, or empty for never.
     """
 
-    def __init__(self, connectors: Mapping[str, tuple[str, str]], *, zone: str = "UTC") -> None:
+    def __init__(
+        self, connectors: Mapping[str, tuple[str, str]], *, zone: str = "UTC", record: PlanRecord | None = None
+    ) -> None:
         self._connectors = dict(connectors)
         self._zone = zone
+        self.record = record or PlanRecord()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: Any = None
@@ -130,19 +134,10 @@ class PlannerProcess:
 
     def _ask(self, request: dict[str, str]) -> Answer:
         with self._lock:
-            process = self._process = self._process or self._start()
-            stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-            try:
-                stdin.write(json.dumps(request).encode() + b"\n")
-                stdin.flush()
-                line = stdout.readline()
-            except BrokenPipeError:
-                line = b""
-            if not line:
-                raise self._ended(process)
-        answer = json.loads(line)
-        if "errors" in answer:
-            raise error_of(answer["errors"], request["sql"])
+            answer = self.record.answer(request)
+            if answer is None:
+                answer = self._answer(request)
+                self.record.add(request, answer)
         return Answer(
             answer["kind"],
             answer.get("plan", ""),
@@ -151,6 +146,29 @@ class PlannerProcess:
             tuple(answer.get("types", ())),
             tuple(map(tuple, answer.get("rows", ()))),
         )
+
+    def _answer(self, request: dict[str, str]) -> dict[str, Any]:
+        """Return the process's answer. A new process first repeats the requests that changed the session."""
+        if self._process is None:
+            self._process = self._start()
+            for earlier in self.record.repeated:
+                self._exchange(self._process, earlier)
+        return self._exchange(self._process, request)
+
+    def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, str]) -> dict[str, Any]:
+        stdin, stdout = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
+        try:
+            stdin.write(json.dumps(request).encode() + b"\n")
+            stdin.flush()
+            line = stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise self._ended(process)
+        answer: dict[str, Any] = json.loads(line)
+        if "errors" in answer:
+            raise error_of(answer["errors"], request["sql"])
+        return answer
 
     def _start(self) -> subprocess.Popen[bytes]:
         listed = ",".join(f"{name}:{reads}:{writes}" for name, (reads, writes) in self._connectors.items())

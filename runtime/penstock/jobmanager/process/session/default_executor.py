@@ -7,7 +7,7 @@ another cluster starts.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ from penstock.jobmanager.process.session.local_clusters import ClusterAhead, Clu
 from penstock.jobmanager.process.session.program_settings import settings_of
 
 if TYPE_CHECKING:
+    from penstock.common.configuration import Configuration
     from penstock.common.job_client import JobClient
     from penstock.common.job_execution_result import JobExecutionResult
     from penstock.graph.program import Program
@@ -40,6 +41,11 @@ class DefaultExecutor:
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         return self._executor(program).collect(program, limit)
+
+    def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
+        from penstock.jobmanager.process.session.recorded_plans import recorded_plans
+
+        return recorded_plans(configuration)
 
     def stop(self) -> None:
         """Stop the cluster and REST now, and not only at the end of the process. It may be called twice."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -231,6 +231,9 @@ class EmbeddedExecutor:
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         self._serve(program)
         return self.session.collect(program, limit)
+
+    def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
+        return self.session.recorded_plans(configuration)
 
     def stop(self) -> None:
         self.session.stop()

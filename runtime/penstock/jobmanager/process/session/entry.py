@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -45,11 +45,21 @@ class GraphBuilt(BaseException):
 
 
 class GraphCollector:
-    """Executor that builds the graph of the first program and then stops the program."""
+    """Executor that builds the graph of the first program and then stops the program.
 
-    def __init__(self) -> None:
+    Args:
+        recall: function that returns `Manifest.plans` of the snapshot from which the program would start.
+    """
+
+    def __init__(self, recall: Callable[[], Mapping[str, Any]] = dict) -> None:
         self.graph: JobGraph | None = None
         self.settings = Configuration()
+        self.plans: Mapping[str, Any] = {}
+        """Plans of the program's SQL statements."""
+        self._recall = recall
+
+    def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
+        return self._recall()
 
     def _build(self, program: Program) -> None:
         from penstock.graph.job_graph_builder import JobGraphBuilder
@@ -58,6 +68,7 @@ class GraphCollector:
         from penstock.jobmanager.validation.sink_settings import check_borders
 
         conf = self.settings = program.settings()
+        self.plans = program.plans
         self.graph = JobGraphBuilder(
             program.transformations,
             name=program.name,

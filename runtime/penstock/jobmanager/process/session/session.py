@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -39,6 +39,7 @@ from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
 from penstock.jobmanager.process.session.dispatcher import Dispatcher
 from penstock.jobmanager.process.session.program_settings import settings_of
+from penstock.jobmanager.process.session.recorded_plans import recorded_plans
 from penstock.jobmanager.process.session.request_journal import RequestJournal, continue_requests
 from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.validation.deployment import check_elected, check_runner
@@ -257,6 +258,10 @@ class Session:
             if not master.is_done:
                 master.request(Operation("cancel"))
                 master.wait(30)
+
+    def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
+        submit = self.submit_options
+        return {} if submit.fresh else recorded_plans(configuration, submit.job_id, submit.restore_path)
 
     def serve(
         self,
