@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock.common.configuration import Configuration
-from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord, newest
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
@@ -46,7 +46,8 @@ class OneRunner:
         return filter_samples(sample(question.seconds, question.hertz, lambda frames: place_of(frames, [])), of)
 
     def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
-        return peek(question, lambda: [task for runner in self.runners for task in runner.tasks()])
+        parts = peek(question, lambda: [task for runner in self.runners for task in runner.tasks()])
+        return newest([record for part in parts for record in part], question.count)
 
     def readings(self, task_manager: str | None) -> str:
         return ""

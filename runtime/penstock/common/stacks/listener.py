@@ -2,18 +2,24 @@
 
 The file system is the access control: the folder is private to the user of the TaskManager. A thread that waits in
 `accept` costs nothing. A worker cannot answer while another thread holds the GIL.
+
+The answer with records has several parts, each with its length first. A client closes the connection when it has enough records from all
+workers. The worker then stops its search.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import select
+import selectors
 import socket
+import struct
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TypeVar
 
 import msgspec
@@ -30,6 +36,8 @@ _AT_ONCE = 64
 _MAX_CONCURRENT_ANSWERS = 8
 """Maximum number of concurrent answers of a process. Further requests get no answer."""
 _PAUSE_S = 1.0
+_LENGTH = struct.Struct(">I")
+"""Length of a part of an answer with records."""
 _SUFFIX = ".stacks"
 
 T = TypeVar("T")
@@ -44,12 +52,13 @@ class Question(msgspec.Struct, frozen=True):
     edge: EdgeQuestion | None = None
 
 
-FindRecords = Callable[[EdgeQuestion], list[EdgeRecord]]
+FindRecords = Callable[[EdgeQuestion], Generator[list[EdgeRecord], None, None]]
+"""Function that yields new records several times a second, or an empty list, until it has enough or the time is over."""
 
 
-def no_records(question: EdgeQuestion) -> list[EdgeRecord]:
-    """Return no record: the process runs no task."""
-    return []
+def no_records(question: EdgeQuestion) -> Generator[list[EdgeRecord], None, None]:
+    """Yield no record: the process runs no task."""
+    yield from ()
 
 
 def listen(folder: str, find_place: FindPlace, find_records: FindRecords = no_records) -> None:
@@ -83,30 +92,93 @@ def sample_processes(folder: str, question: Question) -> list[Sample]:
 
 
 def records_of_processes(folder: str, question: EdgeQuestion) -> list[EdgeRecord]:
-    """Return the last records on an edge in all processes that listen in the folder."""
-    answers = _ask_processes(folder, Question(question.seconds, edge=question), list[EdgeRecord])
-    return newest([record for answer in answers for record in answer], question.count)
+    """Return the last records on an edge in all processes that listen in the folder. Return as soon as all together have enough records."""
+    found: list[EdgeRecord] = []
+    asked = msgspec.json.encode(Question(question.seconds, edge=question))
+    deadline = time.monotonic() + min(question.seconds, LONGEST_S) + PATIENCE_S
+    with ExitStack() as opened, selectors.DefaultSelector() as selector:
+        for path in opened.enter_context(_sockets_in(folder)):
+            connection = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            connection.settimeout(PATIENCE_S)
+            if _is_connected(connection, path):
+                with suppress(OSError):  # the process has just ended
+                    connection.sendall(asked)
+                    connection.shutdown(socket.SHUT_WR)
+                    connection.setblocking(False)
+                    selector.register(connection, selectors.EVENT_READ, _Parts(connection))
+        while selector.get_map() and len(found) < question.count and time.monotonic() < deadline:
+            for key, _ in selector.select(deadline - time.monotonic()):
+                try:
+                    found += key.data.received()
+                except (OSError, EOFError, msgspec.DecodeError) as error:
+                    logger.debug("a process sends no more records: %s", error)
+                    selector.unregister(key.fileobj)
+    return newest(found, question.count)
 
 
-def _ask_processes(folder: str, question: Question, kind: type[list[T]]) -> list[list[T]]:
+class _Parts:
+    """The parts of an answer of one process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._bytes = bytearray()
+
+    def received(self) -> list[EdgeRecord]:
+        """Return the records of the parts that are now complete.
+
+        Raises:
+            EOFError: the answer has ended, or it is too large.
+            OSError: the connection is lost.
+            msgspec.DecodeError: the answer is not valid.
+        """
+        data = self._connection.recv(65536)
+        self._bytes += data
+        if not data or len(self._bytes) > MAX_BYTES:
+            raise EOFError("end of the answer" if not data else f"a part has more than {MAX_BYTES} bytes")
+        found: list[EdgeRecord] = []
+        while len(self._bytes) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._bytes)[0]
+            if len(self._bytes) < end:
+                break
+            found += msgspec.msgpack.decode(self._bytes[_LENGTH.size : end], type=list[EdgeRecord])
+            del self._bytes[:end]
+        return found
+
+
+@contextmanager
+def _sockets_in(folder: str) -> Iterator[list[str]]:
+    """Yield the paths of the processes' sockets."""
     try:
         names = [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]
     except FileNotFoundError:
-        return []
-    with _reachable(folder) as short, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=OWN_THREAD) as pool:
-        return list(pool.map(lambda name: _ask_process(os.path.join(short, name), question, kind), names))
+        yield []
+        return
+    with _reachable(folder) as short:
+        yield [os.path.join(short, name) for name in names]
+
+
+def _ask_processes(folder: str, question: Question, kind: type[list[T]]) -> list[list[T]]:
+    with _sockets_in(folder) as paths, ThreadPoolExecutor(_AT_ONCE, thread_name_prefix=OWN_THREAD) as pool:
+        return list(pool.map(lambda path: _ask_process(path, question, kind), paths))
+
+
+def _is_connected(connection: socket.socket, path: str) -> bool:
+    """Connect to a process, and return whether it accepts. Remove the socket of a process that has ended."""
+    try:
+        connection.connect(path)
+    except (ConnectionRefusedError, FileNotFoundError):
+        with suppress(FileNotFoundError):
+            os.remove(path)
+        return False
+    except OSError:
+        return False
+    return True
 
 
 def _ask_process(path: str, question: Question, kind: type[list[T]]) -> list[T]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(PATIENCE_S)
-        try:
-            connection.connect(path)
-        except (ConnectionRefusedError, FileNotFoundError):
-            with suppress(FileNotFoundError):
-                os.remove(path)
-            return []
-        except OSError:
+        if not _is_connected(connection, path):
             return []
         connection.settimeout(min(question.seconds, LONGEST_S) + PATIENCE_S)
         try:
@@ -149,7 +221,7 @@ def _answer(
             connection.settimeout(PATIENCE_S)
             question = msgspec.json.decode(b"".join(_received(connection, MAX_QUESTION)), type=Question)
             if question.edge is not None:
-                connection.sendall(msgspec.msgpack.encode(find_records(question.edge)))
+                _send_records(connection, question.edge, find_records)
                 return
             found = sample(question.seconds, question.hertz, find_place)
             connection.sendall(msgspec.msgpack.encode(within(found, MAX_BYTES)))
@@ -157,6 +229,18 @@ def _answer(
             logger.info("a request for stacks failed: %s", error)
         finally:
             free_slots.release()
+
+
+def _send_records(connection: socket.socket, question: EdgeQuestion, find_records: FindRecords) -> None:
+    closed = select.poll()
+    closed.register(connection, 0)  # reports only that the client has closed the connection
+    with closing(find_records(question)) as parts:
+        for part in parts:
+            if closed.poll(0):
+                return
+            if part:
+                content = msgspec.msgpack.encode(part)
+                connection.sendall(_LENGTH.pack(len(content)) + content)
 
 
 def within(samples: Iterable[Sample], max_bytes: int) -> list[Sample]:

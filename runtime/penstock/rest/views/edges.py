@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import TYPE_CHECKING
 
 from penstock.common.stacks.edge_records import EdgeQuestion, newest
@@ -83,12 +83,19 @@ def last_records(
     question: EdgeQuestion,
     name: str,
 ) -> models.EdgeRecords:
-    """Ask all TaskManagers at the same time, and return the newest records."""
+    """Ask all TaskManagers at the same time, and return the newest records. A TaskManager that answers late is not awaited if the others
+    have enough records.
+    """
     found: list[EdgeRecord] = []
     if task_managers:
-        with ThreadPoolExecutor(min(len(task_managers), _MAX_CONCURRENT)) as pool:
-            for records in pool.map(lambda task_manager: ask(task_manager, question), task_managers):
-                found += records
+        pool = ThreadPoolExecutor(min(len(task_managers), _MAX_CONCURRENT), thread_name_prefix="edge-records")
+        try:
+            for answer in as_completed([pool.submit(ask, task_manager, question) for task_manager in task_managers]):
+                found += answer.result()
+                if len(found) >= question.count:
+                    break
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
     return models.EdgeRecords(
         edge=name,
         records=[

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -47,17 +47,20 @@ class _Tap:
         self._enough = enough
         self._kept: deque[tuple[int, Batch]] = deque()
         self._count = 0
+        self._lock = threading.Lock()
         output.attach(self._tag, self)
 
     def __call__(self, batch: Batch) -> None:
         try:
             size = len(batch)
             last = batch.slice(max(0, size - self._most), size)
-            self._kept.append((time.time_ns() // 1_000_000, last))
-            self._count += len(last)
-            while self._count - len(self._kept[0][1]) >= self._most:
-                self._count -= len(self._kept.popleft()[1])
-            if self._count >= self._most:
+            with self._lock:
+                self._kept.append((time.time_ns() // 1_000_000, last))
+                self._count += len(last)
+                while self._count - len(self._kept[0][1]) >= self._most:
+                    self._count -= len(self._kept.popleft()[1])
+                is_enough = self._count >= self._most
+            if is_enough:
                 self._enough.set()
         except Exception:  # a question must not make a job fail
             self._enough.set()
@@ -65,9 +68,12 @@ class _Tap:
     def detach(self) -> None:
         self._output.detach(self._tag, self)
 
-    def records(self, key_of: KeyOf | None) -> list[_Seen]:
+    def take(self, key_of: KeyOf | None) -> list[_Seen]:
+        """Return the last records since the previous call."""
+        with self._lock:
+            kept, self._kept, self._count = self._kept, deque(), 0
         found = []
-        for seen_at, batch in list(self._kept):
+        for seen_at, batch in kept:
             rows = batch.rows()
             for position, value in enumerate(rows.values):
                 timestamp = None if rows.timestamps is None else int(rows.timestamps[position])
@@ -75,8 +81,9 @@ class _Tap:
         return found[-self._most :]
 
 
-def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> list[EdgeRecord]:
-    """Wait for records on an edge, and return the last ones. Do not call this function in a task's thread.
+def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> Generator[list[EdgeRecord], None, None]:
+    """Yield the next records on an edge several times a second, until there are enough or the time is over. Do not call this function in a
+    task's thread. A list may be empty, and only the last records of an interval are in it.
 
     Args:
         tasks: returns the tasks that are in this process at the moment.
@@ -84,20 +91,22 @@ def peek(question: EdgeQuestion, tasks: Callable[[], Iterable[LevelTask]]) -> li
     enough = threading.Event()
     taps: dict[int, _Tap] = {}
     deadline = time.monotonic() + min(question.seconds, LONGEST_WAIT_S)
+    most = max(1, min(question.count, MAX_RECORDS))
+    is_last = False
     try:
-        while True:
+        while most > 0 and not is_last:
             for subtask in [subtask for task in tasks() for subtask in task.subtasks]:
                 output = subtask.output_of(question.uid) if subtask.environment.job_id == question.job_id else None
                 if output is not None and id(output) not in taps:
                     taps[id(output)] = _Tap(subtask, question, output, enough)
-            remaining_s = deadline - time.monotonic()
-            if remaining_s <= 0 or enough.wait(min(remaining_s, _LOOK_S)):
-                break
+            is_last = enough.wait(max(0.0, min(deadline - time.monotonic(), _LOOK_S)))
+            is_last = is_last or time.monotonic() >= deadline
+            found = [record for tap in taps.values() for record in tap.take(_key_selector(tap.subtask, question))]
+            most -= len(found)
+            yield _as_text(newest(found, min(question.count, MAX_RECORDS)))
     finally:
         for tap in taps.values():
             tap.detach()
-    found = [record for tap in taps.values() for record in tap.records(_key_selector(tap.subtask, question))]
-    return _as_text(newest(found, min(question.count, MAX_RECORDS)))
 
 
 def _as_text(found: list[_Seen]) -> list[EdgeRecord]:

@@ -143,7 +143,7 @@ def test_records_in_columns_are_shown_as_the_rows_that_functions_get() -> None:
     assert enough.is_set()
     tap.detach()
     output.emit(batch)
-    found = _as_text(tap.records(lambda row: row["a"] % 2))
+    found = _as_text(tap.take(lambda row: row["a"] % 2))
     assert [(record.text, record.timestamp, record.key, record.subtask) for record in found] == [
         (f"{{'a': {n}, 'b': 'x'}}", n * 1000, str(n % 2), 1) for n in (5, 6, 7)
     ]

@@ -21,7 +21,7 @@ from penstock.common.errors import NotEnoughSlots
 from penstock.common.job_client import JobClient
 from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.program.import_path import import_path
-from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
+from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord, newest
 from penstock.common.stacks.listener import Question, records_of_processes, sample_processes
 from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
 from penstock.graph.program import Program
@@ -141,7 +141,8 @@ class LocalClusterProvider:
 
     def records(self, task_manager: str, question: EdgeQuestion) -> list[EdgeRecord]:
         if self.cluster is None or task_manager == IN_PROCESS:
-            return peek(question, lambda: [task for runner in list(self._in_process) for task in runner.tasks()])
+            parts = peek(question, lambda: [task for runner in list(self._in_process) for task in runner.tasks()])
+            return newest([record for part in parts for record in part], question.count)
         return records_of_processes(stacks_folder(self.cluster.local_dir(task_manager)), question)
 
     def readings(self, task_manager: str | None) -> str:

@@ -22,7 +22,7 @@ from penstock.rest.errors import NotFound, Unavailable
 from tests.unit.jobmanager.cluster.test_resource_manager import SECRET, Driver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
 
     from penstock.jobmanager.cluster.spark_cluster import SparkCluster
@@ -115,9 +115,9 @@ def test_records_on_an_edge_come_from_the_python_workers_of_the_taskmanager(
 ) -> None:
     questions = []
 
-    def records(question: EdgeQuestion) -> list[EdgeRecord]:
+    def records(question: EdgeQuestion) -> Generator[list[EdgeRecord], None, None]:
         questions.append(question)
-        return [EdgeRecord(n, 2, f"{n} {'x' * 1990}", timestamp=n, key="'k'") for n in range(100)]
+        yield [EdgeRecord(n, 2, f"{n} {'x' * 1990}", timestamp=n, key="'k'") for n in range(100)]
 
     listen(f"{tmp_path}/stacks", nowhere, records)
     question = EdgeQuestion("job", "uid", "side", count=100, seconds=0.1)
