@@ -1,4 +1,6 @@
-"""Jobs of a warm session cluster, one after the other: the time of each, and how much memory the session keeps after them."""
+"""Jobs of a session cluster: two at the same instant in a fresh cluster, then many one after the other. The result has the time of each, and the
+memory and the files that the cluster keeps after them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +20,7 @@ import httpx
 import psutil
 
 from benchmarks.comparison import RUNTIME
+from benchmarks.process_tree import descendants
 
 PROGRAM = """
 from penstock.datastream import StreamExecutionEnvironment
@@ -27,7 +32,8 @@ env.execute("ten records")
 """
 JOBS = 1_000
 WARM_UP = 100
-"""Jobs before the first measurement of memory. The session keeps the data of the last hundred ended jobs."""
+"""Jobs before the first measurement. The session keeps the data of the last hundred ended jobs."""
+READ_EVERY = 100
 GOALS = {"start_s": 1.5, "growth_mb": 20}
 POLL_S = 0.01
 
@@ -35,13 +41,18 @@ POLL_S = 0.01
 def session(records: int | None, repetitions: int) -> dict[str, Any]:
     """Run `records` jobs (default: 1,000) after 100 others. `repetitions` has no effect."""
     jobs = records or JOBS
-    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-benchmark-") as name:
+        folder = Path(name)
+        (folder / "tmp").mkdir()
         command = [sys.executable, "-m", "penstock.cli", "session", "--local", "-D", "rest.port=0"]
-        environment = {**os.environ, "PYTHONPATH": str(RUNTIME)}
+        command += ["-D", f"high-availability.storageDir={folder}/storage"]
+        environment = {**os.environ, "PYTHONPATH": str(RUNTIME), "TMPDIR": f"{folder}/tmp"}
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder)
         try:
             with _client(process) as client:
-                return _measured(client, psutil.Process(process.pid), jobs)
+                return _measured(client, process.pid, folder, jobs)
+        except httpx.TransportError as error:
+            raise RuntimeError(f"the session does not respond. Its exit code is {process.poll()}") from error
         finally:
             process.terminate()
             process.wait(60)
@@ -54,23 +65,29 @@ def _client(process: subprocess.Popen[str]) -> httpx.Client:
     return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=120)
 
 
-def _measured(client: httpx.Client, process: psutil.Process, jobs: int) -> dict[str, Any]:
+def _measured(client: httpx.Client, pid: int, folder: Path, jobs: int) -> dict[str, Any]:
     answer = client.post("/jars/upload", files={"jarfile": ("ten.py", PROGRAM)})
     program = str(answer.json()["filename"]).rsplit("/", 1)[1]
-    for _ in range(min(WARM_UP, jobs)):
+    with ThreadPoolExecutor(2) as pool:
+        fresh = [ended for _, ended in pool.map(lambda _: _run(client, program), range(2))]
+    for _ in range(WARM_UP):
         _run(client, program)
-    before = _memory(process)
-    accepted, ended = zip(*(_run(client, program) for _ in range(jobs)), strict=True)
-    after = _memory(process)
+    readings = [_reading(pid, folder)]
+    times: list[tuple[float, float]] = []
+    for number in range(1, jobs + 1):
+        times.append(_run(client, program))
+        if number % READ_EVERY == 0 or number == jobs:
+            readings.append({"after": number, **_reading(pid, folder)})
+    accepted, ended = zip(*times, strict=True)
+    first, last = readings[0], readings[-1]
     return {
         "jobs": jobs,
+        "two_at_once_in_a_fresh_cluster_s": [round(value, 2) for value in fresh],
         "accepted_s": round(statistics.median(accepted), 3),
         "ended_s": round(statistics.median(ended), 3),
         "ended_p99_s": round(sorted(ended)[int(0.99 * (jobs - 1))], 3),
-        "memory_mb": before,
-        "memory_after_mb": after,
-        "growth_mb": {name: round(after[name] - before[name], 1) for name in before},
-        "processes_after": len(process.children(recursive=True)),
+        "growth": {name: round(last[name] - first.get(name, 0), 1) for name in last if name != "after"},
+        "readings": readings,
         "goals": GOALS,
     }
 
@@ -87,13 +104,32 @@ def _run(client: httpx.Client, program: str) -> tuple[float, float]:
     return accepted, time.monotonic() - start
 
 
-def _memory(process: psutil.Process) -> dict[str, float]:
-    """Return the resident memory of the session, of its process that forks programs, and of the driver's JVM in MB."""
-    found = {"session": process.memory_info().rss / 2**20}
-    for child in process.children():
-        name = (
-            "driver" if child.name() == "java" else "fork server" if "fork_server" in " ".join(child.cmdline()) else ""
-        )
-        if name:
-            found[name] = child.memory_info().rss / 2**20
+def _reading(pid: int, folder: Path) -> dict[str, float]:
+    """Return the memory of the cluster's processes in MB, and the number and size of the files in its temporary folder and its storage.
+
+    A process counts with its share of pages that several processes have (PSS).
+    """
+    found: dict[str, float] = defaultdict(float)
+    for one in descendants(pid):
+        try:
+            process = psutil.Process(one)
+            name, size = _role(process, pid), process.memory_full_info().pss / 2**20
+        except psutil.Error:
+            continue
+        found[f"{name}_mb"] += size
+        found["all_mb"] += size
+        found["processes"] += 1
+    for place in ("tmp", "storage"):
+        files = [path for path in (folder / place).rglob("*") if path.is_file()]
+        found[f"{place}_files"] = len(files)
+        found[f"{place}_kb"] = sum(path.stat().st_size for path in files if path.exists()) / 1024
     return {name: round(value, 1) for name, value in found.items()}
+
+
+def _role(process: psutil.Process, session: int) -> str:
+    command = " ".join(process.cmdline())
+    if process.pid == session:
+        return "session"
+    if process.name() == "java":
+        return "driver" if "SparkSubmit" in command else "executor"
+    return "fork_server" if "fork_server" in command else "python"

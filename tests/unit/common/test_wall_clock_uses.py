@@ -59,7 +59,7 @@ ALLOWED = {
     "jobmanager/process/programs/applications.py::Applications.close": "end of a program, for people",
     "jobmanager/process/programs/jars.py::SessionJars.__init__": "age of uploads in storage, which outlive the process",
     "jobmanager/process/programs/running_program.py::RunningProgram.lost_job": "end of a job, for people",
-    "jobmanager/process/programs/running_program.py::RunningProgram.show_started": "start of a job, for people",
+    "jobmanager/process/programs/running_program.py::_initializing": "start of a job, for people",
     "jobmanager/process/programs/running_program.py::RunningProgram.show_waiting": "times of a job that starts again, for people",
     "jobmanager/process/programs/program_store.py::ProgramStore.put_bundle": "time of an upload, for people",
     "jobmanager/process/programs/programs.py::ProgramRunner.run": "time of a submission, for people and for the order of restarts",

@@ -44,12 +44,13 @@ class SessionActor(Actor):
         new = action.incarnation
         await self._check_revision(new)
         client = await self._session(new)
-        runs = await _state(client, new.job_id) not in (None, *TERMINAL)
+        known = self._cache.submission
+        starts = known is not None and known.job_id == new.job_id and known.is_in_progress
+        runs = not starts and await _state(client, new.job_id) not in (None, *TERMINAL)
         await self._objects.apply(submission.record(self._owner, new, runs=True))
         if runs:
             return
-        known = self._cache.submission
-        if known is None or known.job_id != new.job_id or not known.is_in_progress:
+        if known is None or not starts:
             self._cache.submission = known = Submission(new.job_id, asyncio.create_task(self._start(client, new)))
         await asyncio.wait({known.task}, timeout=START_PATIENCE)
         if known.failure is not None:

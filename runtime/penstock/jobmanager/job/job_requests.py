@@ -282,6 +282,7 @@ class JobRequests:
         """Set the wanted parallelism if a user requested the rescale. Slots that came back do not change it."""
         if operation.arguments.get("trigger") != "slots":
             self._scheduler.wanted = int(operation.arguments["parallelism"])
+            self._scheduler.on_rescale()
 
     # --- from the JobMaster's thread: the life of an attempt --------------------------------------------------
 

@@ -64,6 +64,8 @@ class JobScheduler:
         self.parallelism = options.parallelism or program.parallelism
         """Parallelism of the current attempt."""
         self.wanted = self.parallelism
+        self.on_rescale: Callable[[], object] = lambda: None
+        """Callback of the job's thread after a change of `wanted` by a request. It must not wait."""
         self._limit: int | None = None
         """Adaptive scheduler: number of slots of an attempt that has fewer slots than it needs. None if it has all."""
         self.graph: JobGraph = self._build_graph(self.wanted, validates_connectors=True)

@@ -175,6 +175,49 @@ def test_a_change_during_a_long_start_leaves_no_second_program(change: str, monk
     asyncio.run(story(World()))
 
 
+@pytest.mark.parametrize("change", ["edit", "delete"])
+def test_a_new_operator_ends_a_program_that_starts_for_the_former_operator(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "START_PATIENCE", 0.01)
+
+    async def story(world: World) -> None:
+        answers, start = asyncio.Event(), FakeSessionClient.run
+        late: list[str] = []
+
+        async def slow(client: FakeSessionClient, program: str, body: dict[str, Any]) -> None:
+            job_id = body["jobId"]
+            if not late:
+                late.append(job_id)
+                world.starting.add(job_id)
+                await answers.wait()
+                if job_id not in world.starting:  # it was cancelled
+                    return
+                world.starting.discard(job_id)
+            await start(client, program, body)
+
+        monkeypatch.setattr(FakeSessionClient, "run", slow)
+        world.apply(flinkcluster())
+        world.apply(session_job())
+        await world.until(lambda: bool(late))
+        world.restart_operator()
+        if change == "edit":
+            world.edit(job={"script": "job v2"})
+        else:
+            world.delete()
+        await world.until(lambda: not world.starting)
+        answers.set()
+        await world.run(20)
+        if change == "edit":
+            await world.until(lambda: running(world, generation=2))
+        else:
+            await world.until(lambda: world.cluster.one("FlinkJob", NAME) is None)
+        states = [job.state for job in world.sessions.get("shared-1", {}).values()]
+        assert states.count("RUNNING") == (change == "edit"), states
+
+    asyncio.run(story(World()))
+
+
 def test_suspend_and_resume() -> None:
     async def story(world: World) -> None:
         await started(world, session_job())

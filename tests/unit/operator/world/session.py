@@ -7,6 +7,7 @@ import io
 import zipfile
 from typing import TYPE_CHECKING, Any
 
+from penstock_operator.engine.account import Checkpoints, Progress
 from penstock_operator.engine.client import JobOverview, JobView, SessionOverview
 from penstock_operator.errors import EngineError, EngineUnreachable, ProgramRefused
 from penstock_operator.reconcile.observation import TERMINAL
@@ -85,6 +86,8 @@ class FakeSessionClient(FakeEngineClient):
         return job
 
     async def overview(self, job_id: str) -> JobOverview | None:
+        if job_id in self.world.starting:
+            return JobOverview(JobView(job_id, "INITIALIZING"), Checkpoints(), Progress())
         return await super().overview(job_id) if job_id in self._programs() else None
 
     async def jobs(self) -> list[JobView]:
@@ -130,7 +133,10 @@ class FakeSessionClient(FakeEngineClient):
 
     async def cancel(self, job_id: str) -> None:
         self.world.fault.before(f"rest cancel {job_id}")
-        self._job(job_id).state = "CANCELED"
+        if job_id in self.world.starting:
+            self.world.starting.discard(job_id)
+        else:
+            self._job(job_id).state = "CANCELED"
         self.world.fault.after(f"rest cancel {job_id}")
 
 

@@ -96,6 +96,8 @@ class World(Kubelet):
         """The parallelism on the command line since the container started, by the uid of the master's pod."""
         self.sessions: dict[str, dict[str, FakeJob]] = {}
         """The jobs of the programs of each session by id, by the name of the FlinkCluster's revision."""
+        self.starting: set[str] = set()
+        """Ids of jobs whose programs start, and that are not accepted yet."""
         self.uploads: dict[str, bytes] = {}
         """The programs in the storage of sessions."""
         self.interrupted: set[str] = set()

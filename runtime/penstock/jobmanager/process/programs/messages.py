@@ -61,6 +61,8 @@ class ProgramSpec(msgspec.Struct):
     """Number of starts of its process so far."""
     graph: SentGraph | None = None
     """None for a program in a bundle."""
+    rescaled: dict[str, int] = {}
+    """Parallelism of jobs after their last rescale, by job id."""
 
     @property
     def is_stored(self) -> bool:

@@ -28,7 +28,7 @@ from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.process.programs.actions import ProgramActions
 from penstock.jobmanager.process.programs.applications import Applications
 from penstock.jobmanager.process.programs.cluster_service import ClusterService
-from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
+from penstock.jobmanager.process.programs.ended_programs import EndedPrograms
 from penstock.jobmanager.process.programs.limits import MemoryGuard, memory_limit
 from penstock.jobmanager.process.programs.messages import CANCELED, JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
 from penstock.jobmanager.process.programs.outputs import ProgramOutputs
@@ -80,13 +80,12 @@ class ProgramRunner:
     ) -> None:
         self._cluster, self.settings, self.store = cluster, dict(settings), store
         self._metrics = metrics
-        self.ended = EndedJobs(max_ended_jobs, ended_jobs_ttl_s, self.forget)
         self.applications = Applications(max_ended_jobs, ended_jobs_ttl_s)
-        self.outcomes: dict[str, dict[str, Any]] = {}
-        """Results of ended jobs of sent graphs, in the shape of REST."""
         self._programs: dict[str, RunningProgram] = {}
         self._outputs = ProgramOutputs(folder, settings)
         self.actions = ProgramActions(self.program_of, self.programs)
+        self._kept = EndedPrograms(max_ended_jobs, ended_jobs_ttl_s, self._outputs, metrics, self.actions)
+        self.ended, self.outcomes = self._kept.jobs, self._kept.outcomes
         self.registering = threading.Lock()
         """Lock for the registration of a program and for the deletion of a bundle, so that no program starts without its bundle."""
         self._lock = threading.Lock()
@@ -180,6 +179,11 @@ class ProgramRunner:
         with self._lock:
             return next((one for one in self._programs.values() if job_id in one.jobs), None)
 
+    def starting_with(self, job_id: str) -> RunningProgram | None:
+        """Return the program whose first job will have this id, and was not accepted yet."""
+        with self._lock:
+            return next((one for one in self._programs.values() if one.spec.job_id == job_id and not one.jobs), None)
+
     def programs(self) -> list[RunningProgram]:
         with self._lock:
             return list(self._programs.values())
@@ -195,12 +199,6 @@ class ProgramRunner:
         if output is None:
             raise NotFound(f"no output of job {job_id} is kept", remedy="the logs of the JobManager may have more")
         return output
-
-    def forget(self, job_id: str) -> None:
-        """Delete what is kept of an ended job."""
-        self._outputs.forget(job_id)
-        self.outcomes.pop(job_id, None)
-        self._metrics.remove_job(job_id)
 
     def jobs(self) -> list[facts.Job]:
         """Return the jobs of all running programs. If a process does not answer at once, its last answer is used."""
@@ -244,10 +242,13 @@ class ProgramRunner:
 
     def cancel(self, program: RunningProgram, job_id: str) -> None:
         """Cancel a job. A process that does not answer is killed, which also cancels the other jobs of its program. A program whose
-        process is being restarted is not started again.
+        process is being restarted is not started again, and a program that starts is ended before it has a job.
         """
         process, gateway = program.process, program.gateway
-        if process is None or gateway is None:
+        with program.changed:
+            is_starting = not program.jobs
+            program.is_canceled = program.is_canceled or is_starting
+        if is_starting or process is None or gateway is None:
             self._abandon(program, JobStatus.CANCELED)
             return
         try:
@@ -316,16 +317,31 @@ class ProgramRunner:
     def _functions(self, program: RunningProgram, process: ProgramProcess) -> dict[str, Callable[..., Any]]:
         def job_started(job: JobStarted) -> None:
             process.service.check_job(job.job_id)
-            if program.is_canceled:
-                raise Conflict("the program is being cancelled, so it starts no more jobs")
+            with program.changed:  # `cancel` either sees the job, or prevents it
+                if program.is_canceled:
+                    raise Conflict("the program is being cancelled, so it starts no more jobs")
+                program.show_started(job.job_id, job.name)
             self.ended.forget(job.job_id)
             process.is_accepted = True
-            program.show_started(job.job_id, job.name)
+
+        def rescaled(job_id: str, parallelism: int) -> None:
+            process.service.check_job(job_id)
+            program.note_rescaled(job_id, parallelism)
+            self._store_again(program)
 
         def ended(end: ProgramEnd) -> None:
             self._take_end(program, process, end)
 
-        return {function.__name__: function for function in (job_started, ended)}
+        return {function.__name__: function for function in (job_started, rescaled, ended)}
+
+    def _store_again(self, program: RunningProgram) -> None:
+        """Store the changed description of a program, unless the program has ended."""
+        spec = None
+        while spec is not program.spec and program.spec.is_stored and program.end is None:
+            spec = program.spec
+            self.store.put(spec)
+        if program.end is not None:  # it may have been removed before it was stored
+            self.store.remove_later(program.spec, self._closing)
 
     def _take_end(self, program: RunningProgram, process: ProgramProcess, end: ProgramEnd) -> None:
         """Keep the REST data of the program's jobs, and remove the program from the store. The process ends after this call."""
@@ -334,23 +350,7 @@ class ProgramRunner:
         if end.code and not process.is_accepted and program.spec.starts and not end.is_of_another_session:
             process.failure = end
             return
-        gateway = program.gateway
-        for job_id in list(program.jobs):
-            self._outputs.keep(job_id, program.output)
-            if end.outcome is not None:
-                self.outcomes[job_id] = end.outcome
-            try:
-                assert gateway is not None
-                archive = gateway.archive(job_id, self._metrics)
-                program.known = program.known | {job_id: archive.job}
-                self.ended.add(archive)
-            except Exception:
-                logger.exception("the data of job %s is lost", job_id)
-        try:
-            assert gateway is not None
-            self.actions.keep(gateway.operations())
-        except PenstockError as error:
-            logger.warning("the outcomes of actions are lost: %s", error)
+        self._kept.keep(program, end)
         with self._lock:
             is_stored = self._programs.pop(program.spec.id, None) is not None
         program.note_end(end)
@@ -411,7 +411,7 @@ class ProgramRunner:
         The program has the savepoint of its first start again: a restore from it counts once, and then the job's checkpoints count.
         """
         while not self._closing.wait(delay_s) and program.end is None:
-            program.spec = msgspec.structs.replace(program.spec, starts=program.spec.starts + 1)
+            program.note_start()
             try:
                 self._start(program)
             except (Disconnected, Conflict):  # the end of the process is reported, too
@@ -439,10 +439,7 @@ class ProgramRunner:
         if process is not None:
             self._forks.kill(process.pid)
             process.service.release_workers(list(program.jobs))
-        for job_id in list(program.jobs):
-            self._outputs.keep(job_id, program.output)
-            self.ended.add(program.lost_job(job_id, status, end))
-            self.outcomes[job_id] = program.lost_outcome(status)
+        self._kept.keep_lost(program, status, end)
         with self._lock:
             self._programs.pop(program.spec.id, None)
         if process is None or process.exited.is_set():

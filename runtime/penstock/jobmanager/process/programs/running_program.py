@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import msgspec
+
 from penstock.checkpoint.coordinator.statistics import CheckpointHistory
 from penstock.common.errors import MemoryLimitExceeded, PenstockError
 from penstock.common.job_status import JobStatus
@@ -79,6 +81,17 @@ class RunningProgram:
     def note_end(self, end: ProgramEnd) -> None:
         self.note(lambda: setattr(self, "end", end))
 
+    def note_start(self) -> None:
+        """Count another start of the process."""
+        with self.changed:
+            self.spec = msgspec.structs.replace(self.spec, starts=self.spec.starts + 1)
+
+    def note_rescaled(self, job_id: str, parallelism: int) -> None:
+        """Keep the parallelism of a job for the next start of the process."""
+        with self.changed:
+            rescaled = {**self.spec.rescaled, job_id: parallelism}
+            self.spec = msgspec.structs.replace(self.spec, rescaled=rescaled)
+
     def refresh(self, deadline: float) -> None:
         """Ask the process about the jobs. If it does not answer before the deadline, its last answer stays."""
         process, gateway = self.process, self.gateway
@@ -91,9 +104,13 @@ class RunningProgram:
         else:
             self.known = self.known | {job.id: job for job in own}
 
+    def starting_job(self) -> facts.Job:
+        """Return the description of the first job before it is accepted. It is in no list, because the program may be refused."""
+        return _initializing(self.spec.job_id, self.spec.bundle)
+
     def show_started(self, job_id: str, name: str) -> None:
         """Show a job that was accepted, until the process describes it."""
-        job = facts.Job(job_id, name, JobStatus.INITIALIZING.value, int(time.time() * 1000), 1, 1)
+        job = _initializing(job_id, name)
         self.known = {job_id: job} | self.known
         self.note(lambda: self.jobs.update({job_id: name}))
 
@@ -138,6 +155,10 @@ class RunningProgram:
         end = self.end or ProgramEnd()
         failure = {"code": end.code, "message": end.message, "remedy": end.remedy, "operator": end.operator}
         return {"status": status.value} | ({} if status is JobStatus.CANCELED else {"failure": failure})
+
+
+def _initializing(job_id: str, name: str) -> facts.Job:
+    return facts.Job(job_id, name, JobStatus.INITIALIZING.value, int(time.time() * 1000), 1, 1)
 
 
 def exit_text(code: int | None) -> str:

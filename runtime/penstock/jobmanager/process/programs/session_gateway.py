@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from penstock.checkpoint.coordinator.statistics import CheckpointHistory
 from penstock.jobmanager.process.programs.ended_jobs import EndedJobs
 from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.jobmanager.process.programs.remote_gateway import RemoteGateway
@@ -95,6 +96,9 @@ class SessionGateway:
         return [*self._own.jobs(), *self._programs.jobs(), *self._ended.jobs()]
 
     def job(self, job_id: str) -> facts.Job:
+        starting = self._programs.starting_with(job_id)
+        if starting is not None:
+            return starting.starting_job()
         program = self._programs.program_of(job_id)
         try:
             return self._of(job_id).job(job_id)
@@ -104,6 +108,8 @@ class SessionGateway:
             raise
 
     def checkpoints(self, job_id: str) -> models.CheckpointingStatistics:
+        if self._programs.starting_with(job_id) is not None:
+            return models.CheckpointingStatistics.model_validate(CheckpointHistory().overview())
         return self._of(job_id).checkpoints(job_id)
 
     def checkpoint(self, job_id: str, checkpoint_id: int) -> models.CheckpointStatistics:
@@ -167,7 +173,7 @@ class SessionGateway:
         return self._programs.actions.note(job_id, request)
 
     def cancel(self, job_id: str) -> None:
-        program = self._programs.program_of(job_id)
+        program = self._programs.program_of(job_id) or self._programs.starting_with(job_id)
         if program is None:
             self._of(job_id).cancel(job_id)
         else:

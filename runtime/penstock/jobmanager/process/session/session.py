@@ -123,6 +123,8 @@ class Session:
         """Bundle of the program that this process runs. None means that its code is part of this machine."""
         self.job_id_of: Callable[[Program], str] = lambda program: JobID.generate().digits
         """Function that returns the id of a program's job, if `submit_options` has no id."""
+        self.parallelism_of: Callable[[str], int | None] = lambda job_id: None
+        """Function that returns the parallelism of a job after its last rescale, by job id. None means that of the program."""
         self.on_started: Callable[[JobMaster], None] | None = None
         """Callback before a job's first access to storage."""
         self.on_accepted: Callable[[JobMaster], None] | None = None
@@ -137,6 +139,7 @@ class Session:
         submit_options = self.submit_options
         self._warn_of_settings(program)
         settings = replace(settings_of(program), bundle=self.bundle)
+        job_id = submit_options.job_id or self.job_id_of(program)
         master_options = JobMasterOptions(
             restore_path=submit_options.restore_path or settings.recovery_path,
             fresh=submit_options.fresh,
@@ -147,11 +150,10 @@ class Session:
             or False,
             sink=ResultSink(on_results, self.on_line),
             keep_result=submit_options.keep_result,
+            parallelism=self.parallelism_of(job_id),
             waits_to_lead=None if self.waits_to_lead is None else lambda seconds: self._waits_to_lead(master, seconds),
         )
-        master = JobMaster(
-            program, submit_options.job_id or self.job_id_of(program), settings, SystemClock(), master_options
-        )
+        master = JobMaster(program, job_id, settings, SystemClock(), master_options)
         graph = master.graph
         check_runner(graph, settings)
         if self.waits_to_lead is not None:

@@ -166,6 +166,37 @@ def test_a_session_that_was_killed_runs_its_programs_again(tmp_path: Path) -> No
         session.stop()
 
 
+def test_a_rescaled_job_keeps_its_parallelism_after_a_crash_and_a_restart(tmp_path: Path) -> None:
+    session = SessionProcess(tmp_path)
+    session.start()
+
+    def parallelism(job_id: str) -> int:
+        details = session.http.get(f"/jobs/{job_id}").json()
+        return max((vertex["parallelism"] for vertex in details.get("vertices", ())), default=0)
+
+    try:
+        job_id = session.run(session.upload("endless.py", ENDLESS), "rescaled", parallelism=1)
+        session.wait_until(lambda: len(session.output(job_id)) > 5, "records")
+        assert session.http.patch(f"/jobs/{job_id}/rescaling?parallelism=2").status_code == 200
+        session.wait_until(lambda: parallelism(job_id) == 2, "the rescale")
+        (process,) = session.processes()
+        process.kill()
+        session.wait_until(lambda: session.processes() - {process}, "another process")
+        session.wait_until(lambda: parallelism(job_id) == 2, "the same parallelism after a crash")
+        session.stop(signal.SIGKILL)
+        session.start()
+        session.wait_until(lambda: parallelism(job_id) == 2, "the same parallelism after a restart")
+        session.wait_until(lambda: len(session.output(job_id)) > 20, "records")
+        lines = session.output(job_id)
+        assert {line[:3] for line in lines} == {"1> ", "2> "}
+        assert counts_are_right([line[3:] for line in lines])
+        session.http.patch(f"/jobs/{job_id}")
+        session.wait_for(job_id, "CANCELED")
+        session.wait_until(lambda: not list((tmp_path / "programs").rglob("programs/*.json")), "the removed program")
+    finally:
+        session.stop()
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -229,6 +260,22 @@ def test_a_cancelled_job_ends_once(session: SessionProcess) -> None:
     assert session.state(job_id) == "CANCELED"
     assert not session.processes()
     assert session.http.get(f"/jobs/{job_id}/log").text.count("INITIALIZING") == 1
+
+
+def test_a_program_that_starts_is_cancelled_by_the_id_of_its_first_job(session: SessionProcess) -> None:
+    program = session.upload("late.py", f"import time\n\ntime.sleep(600)\n{ENDLESS}")
+    job_id = "5" * 32
+    body = {"jobId": job_id, "programArgsList": ["late"]}
+    with ThreadPoolExecutor(1) as pool:
+        start = pool.submit(session.http.post, f"/jars/{program}/run", json=body)
+        session.wait_until(session.processes, "the start of the program")
+        assert session.http.get(f"/jobs/{job_id}/summary").json()["state"] == "INITIALIZING"
+        assert session.http.patch(f"/jobs/{job_id}").status_code == 202
+        answer = start.result(30)
+    assert "the program was cancelled" in answer.text
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+    assert session.http.patch(f"/jobs/{job_id}").status_code == 404
+    assert job_id not in session.http.get("/jobs/overview").text
 
 
 def test_two_jobs_of_a_program_run_at_once(session: SessionProcess) -> None:

@@ -159,10 +159,12 @@ class _Process:
             restore_path=program.restore_path, allow_non_restored=program.allow_non_restored, keep_result=True
         )
         session.job_id_of = lambda _: self._next_job_id()
+        session.parallelism_of = program.rescaled.get
         session.on_started = self._forget_restore_path
         session.on_accepted = lambda master: peer.call("job_started", JobStarted(master.job_id, master.program.name))
         self._jobs = 0
         self._suspending = threading.Event()
+        self._reporting = threading.Lock()
         gateway = DispatcherGateway(
             session.dispatcher,
             {**spec.settings, **program.configuration},
@@ -189,6 +191,22 @@ class _Process:
     def _forget_restore_path(self, master: JobMaster) -> None:
         """Apply the options of a start to the first job only."""
         self.session.submit_options = SubmitOptions(keep_result=True)
+        master.scheduler.on_rescale = lambda: self._report_rescale(master)
+
+    def _report_rescale(self, master: JobMaster) -> None:
+        """Let the session store the parallelism of a job. The job does not wait for the storage."""
+
+        def report() -> None:
+            with self._reporting:  # the last report has the newest parallelism
+                try:
+                    self._peer.call("rescaled", master.job_id, master.scheduler.wanted)
+                except PenstockError as error:
+                    logger.warning(
+                        "the new parallelism of job %s is not stored, so the job loses it if the session restarts: %s",
+                        *(master.job_id, error.message),
+                    )
+
+        threading.Thread(target=report, name="rescaled", daemon=True).start()
 
     def _suspend(self) -> None:
         """Leave the jobs with their checkpoints."""
