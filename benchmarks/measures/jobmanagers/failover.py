@@ -66,7 +66,7 @@ def _summary(seconds: list[float]) -> dict[str, float]:
 
 
 def _wait_for_standby(cluster: Standbys) -> None:
-    """Start the killed master again, and wait until it is a warm standby."""
+    """Start the killed master again, and wait until it is a standby and the worker has a warm executor for it."""
     import httpx
 
     cluster.restart_ended()
@@ -81,6 +81,10 @@ def _wait_for_standby(cluster: Standbys) -> None:
             if time.monotonic() > deadline:
                 raise TimeoutError(cluster.describe())
             time.sleep(0.1)
+    while cluster.has_warm_executors and len(cluster.executors()) < len(cluster.ports):
+        if time.monotonic() > deadline:
+            raise TimeoutError(cluster.describe())
+        time.sleep(0.1)
     time.sleep(PAUSE_S)
 
 

@@ -2,7 +2,8 @@
 
 The container of a TaskManager may use `taskmanager.memory.process.size`. This memory has these parts:
 
-    framework         `penstock worker`, and the process from which Python workers are forked
+    framework         `penstock worker`, and the process from which Python workers are forked.
+                      Also the warm executor for a standby, if `penstock.worker.warm-executor` is true
     heap              upper bound of the executor's JVM heap, which holds all slots:
                       a share of the rest, or `penstock.executor.memory-mb`
     JVM overhead      classes, code, threads and network buffers of the JVM
@@ -43,6 +44,8 @@ MIB = 2**20
 
 FRAMEWORK = 112 * MIB
 """Memory of `penstock worker` and a Python daemon."""
+WARM_EXECUTOR = 192 * MIB
+"""Memory of an idle executor for a master on standby, with its Python daemon."""
 MIN_HEAP = 128 * MIB
 """Smallest useful heap. Spark's JVMs start with a heap of this size and use about 30 MiB of it. If the heap is smaller,
 they collect garbage all the time.
@@ -131,15 +134,22 @@ def task_manager_memory(conf: Configuration, slots: int | None = None) -> TaskMa
     if rocksdb and (fixed is not None or given_managed is not None):
         managed = fixed if fixed is not None else (given_managed or 0) // slots
     heap = DEFAULT_HEAP + (slots - 1) * DEFAULT_HEAP_PER_SLOT if given_heap is None else given_heap * MIB
+    framework = _framework(conf)
     if process is None:
-        return TaskManagerMemory(slots, None, max(_min_heap(slots), heap), overhead, managed, None)
+        return TaskManagerMemory(slots, None, max(_min_heap(slots), heap), overhead, managed, None, framework)
     if given_heap is None:
-        heap = min(heap, int((process - FRAMEWORK) * conf.get(options.HEAP_FRACTION)))
+        heap = min(heap, int((process - framework) * conf.get(options.HEAP_FRACTION)))
     heap = max(_min_heap(slots), heap // MIB * MIB)
-    slot_memory = (process - FRAMEWORK - heap - overhead) // slots
+    slot_memory = (process - framework - heap - overhead) // slots
     if rocksdb and managed is None:
         managed = max(0, int(slot_memory * conf.get(options.MANAGED_FRACTION)))
-    return TaskManagerMemory(slots, process, heap, overhead, managed, slot_memory - (managed or 0))
+    return TaskManagerMemory(slots, process, heap, overhead, managed, slot_memory - (managed or 0), framework)
+
+
+def _framework(conf: Configuration) -> int:
+    """Return the memory of a worker's processes outside of its slots."""
+    is_warm = conf.get(options.WARM_EXECUTOR) == "true" and conf.get(options.HIGH_AVAILABILITY) != "none"
+    return FRAMEWORK + (WARM_EXECUTOR if is_warm else 0)
 
 
 def job_manager_memory(conf: Configuration) -> JobManagerMemory:
@@ -236,9 +246,10 @@ def _worker_shortage(conf: Configuration, levels: int, state_per_slot: int) -> S
     if in_python:
         python += f" (including {_mib(in_python)} for the state of the newest checkpoint)"
     total = memory.framework + memory.heap + memory.overhead + memory.slots * ((memory.managed_per_slot or 0) + need)
+    warm = " and its warm executor" if memory.framework > FRAMEWORK else ""
     message = (
         f"Linux would kill a worker for its memory: {memory.slots} slot{'s' if memory.slots > 1 else ''} need "
-        f"{_mib(total)} ({_mib(memory.framework)} for the worker itself, JVM heap {_mib(memory.heap)}, JVM overhead "
+        f"{_mib(total)} ({_mib(memory.framework)} for the worker itself{warm}, JVM heap {_mib(memory.heap)}, JVM overhead "
         f"{_mib(memory.overhead)}, and for each slot {rocksdb}{python}), and {options.TASKMANAGER_PROCESS_SIZE.key} is "
         f"{_mib(memory.process)}"
     )

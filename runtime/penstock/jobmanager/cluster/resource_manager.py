@@ -1,6 +1,9 @@
 """The JobManager's server for TaskManagers. They register, receive executors to start, and are members while they are connected.
 
 It listens on `jobmanager.rpc.port`. A client without the cluster's secret receives nothing (`sealed_server`).
+
+A master on standby listens too. It assigns an executor only to a TaskManager that asks for it (`AskWarm`). The slots of this executor are
+reserved until the master leads and the TaskManager follows it.
 """
 
 from __future__ import annotations
@@ -29,11 +32,15 @@ from penstock.jobmanager.cluster.members.registration import (
     AskReadings,
     AskRecords,
     AskStacks,
+    AskWarm,
     Beat,
     BeatAnswer,
+    Follows,
     FromTaskManager,
     Killed,
+    Leads,
     LogAnswer,
+    OnStandby,
     ReadingsAnswer,
     RecordsAnswer,
     Register,
@@ -68,6 +75,8 @@ class ResourceManager(SealedServer):
         on_failure: function that is called with the reason if the server stops without `close`.
         patience_s: time in seconds without an answer to a heartbeat after which TaskManagers look for another master. None means no limit
             and no answers.
+        master: id of this process in an election. Empty means that this master always leads.
+        on_warm: function that is called with the id of a warm executor that is registered with the driver. It must not wait.
     """
 
     title = "the resource manager"
@@ -79,6 +88,8 @@ class ResourceManager(SealedServer):
         spark: SparkCluster,
         on_failure: Callable[[Exception], object] = lambda error: None,
         patience_s: float | None = None,
+        master: str = "",
+        on_warm: Callable[[str], object] = lambda executor: None,
     ) -> None:
         try:
             super().__init__(host, port, spark.credentials.secret, PURPOSE, MAX_BYTES)
@@ -90,6 +101,10 @@ class ResourceManager(SealedServer):
         self._spark = spark
         self._on_failure = on_failure
         self._patience_s = patience_s
+        self._master = master
+        self._on_warm = on_warm
+        self._term: int | None = None
+        """Term of this leader, or None if this master is on standby. It has no meaning without an election."""
         self._peers: dict[str, Peer] = {}
         self._silent: dict[str, float] = {}
         """Time without a message in seconds, by TaskManager."""
@@ -112,6 +127,8 @@ class ResourceManager(SealedServer):
         register = peer.name = msgspec.msgpack.decode(frame, type=Register)
         if register.slots < 1:
             return f"has {register.slots} slots"
+        if self._master and self._master in register.masters:
+            return None  # the TaskManager keeps its earlier connection
         with self._launching:
             with self._lock:
                 before = self._peers.get(register.id)
@@ -126,10 +143,47 @@ class ResourceManager(SealedServer):
 
     def on_admitted(self, peer: Peer) -> None:
         register = _of(peer)
-        logger.info("worker %s on %s registered with %d slots", register.id, register.host, register.slots)
-        member = Member(register.id, register.host, register.slots, register.heap, _NONE, last_heartbeat=_now_ms())
         with self._launching:
-            self._spark.registry.put(member)
+            if self._master:
+                self.post(peer, self._role())
+            if not self._is_current(peer):
+                return
+            logger.info("worker %s on %s registered with %d slots", register.id, register.host, register.slots)
+            self._spark.registry.put(
+                Member(
+                    register.id,
+                    register.host,
+                    register.slots,
+                    register.heap,
+                    _NONE,
+                    follows=not self._master,
+                    last_heartbeat=_now_ms(),
+                )
+            )
+        if not self._master:
+            self._launch(peer, _NONE)
+
+    def _role(self) -> bytes:
+        term = self._term
+        return msgspec.msgpack.encode(OnStandby(self._master) if term is None else Leads(self._master, term))
+
+    def lead(self, term: int) -> None:
+        """Tell the TaskManagers that this master leads now. Any thread may call it."""
+        with self._launching:
+            self._term = term
+            with self._lock:
+                peers = list(self._peers.values())
+            for peer in peers:
+                self.post(peer, self._role())
+
+    def _follow(self, peer: Peer) -> None:
+        """Use the slots of a TaskManager that has ended the executors of other masters."""
+        with self._launching:
+            member = self._spark.registry.get(_of(peer).id)
+            if member is None or self._term is None or not self._is_current(peer):
+                return
+            self._spark.registry.put(replace(member, follows=True))
+        logger.info("worker %s follows this master%s", member.id, " with a warm executor" if member.registered else "")
         self._launch(peer, _NONE)
 
     def _launch(self, peer: Peer, expected_executor: str) -> None:
@@ -173,6 +227,12 @@ class ResourceManager(SealedServer):
             self._spark.registry.record_heartbeat(register.id, _now_ms())
             if self._patience_s is not None:
                 self.post(peer, msgspec.msgpack.encode(BeatAnswer(self._patience_s)))
+            return
+        if isinstance(message, Follows):
+            self._follow(peer)
+            return
+        if isinstance(message, AskWarm):
+            self._launch(peer, _NONE)
             return
         if isinstance(message, Killed):
             kill = MemoryKill(message.limit)
@@ -256,7 +316,9 @@ class ResourceManager(SealedServer):
             except Exception:
                 if not self._closing.is_set():
                     logger.exception("the driver does not report its executors")
-            expected = any(not member.registered for member in self._spark.registry.members())
+            expected = any(
+                member.executor != _NONE and not member.registered for member in self._spark.registry.members()
+            )
             pause = SHORT_CHECK_INTERVAL_S if expected else CHECK_INTERVAL_S
 
     def _check_executors(self) -> None:
@@ -268,6 +330,9 @@ class ResourceManager(SealedServer):
                 continue
             if member in come:
                 self._send_running(peer, member.executor)
+                if not member.follows:
+                    logger.info("worker %s has a warm executor (%s)", member.id, member.executor)
+                    self._on_warm(member.executor)
             else:
                 logger.warning("the driver has lost executor %s of worker %s", member.executor, member.id)
                 self._launch(peer, member.executor)

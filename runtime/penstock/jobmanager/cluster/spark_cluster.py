@@ -237,6 +237,12 @@ class SparkCluster(SparkAccess):
     def executors(self) -> list[ExecutorInfo]:
         if self.config.embedded:
             return [ExecutorInfo(_EMBEDDED_EXECUTOR, self.config.host, 0, self.embedded_slots)]
+        registered = self.registered()
+        reserved = self.registry.reserved_executors()  # read it second: an executor is reserved before it registers
+        return [executor for executor in registered if executor.id not in reserved]
+
+    def registered(self) -> list[ExecutorInfo]:
+        """Return the executors that are registered with the driver, by id. Some may be reserved."""
         found = []
         for line in self._executors.list(self.context._jsc.sc()).splitlines():
             executor_id, host, port, cores = line.split()
@@ -257,7 +263,7 @@ class SparkCluster(SparkAccess):
         """Return the TaskManagers whose executor has registered with the driver since the last call, and the TaskManagers whose executor
         was removed.
         """
-        return self.registry.compare_executors({executor.id for executor in self.executors()})
+        return self.registry.compare_executors({executor.id for executor in self.registered()})
 
     def remove_executor(self, executor_id: str, reason: str) -> None:
         """Remove an executor that has ended. Without this call, the driver would notice the loss of a machine only

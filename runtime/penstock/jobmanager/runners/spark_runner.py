@@ -181,7 +181,7 @@ class SparkRunner:
 
     def _wrapped(self, context: Any, function: Callable[..., Any]) -> Any:
         serializer = RowSerializer() if self.streaming else NoOpSerializer()
-        return _wrap_function(_TaskContext(context), function, serializer, serializer)
+        return _wrap_function(TaskContext(context), function, serializer, serializer)
 
     def run_epoch(self, commands: list[EpochCommand], watch: Watch = unwatched) -> list[LevelAck]:
         attempt = self._attempt
@@ -412,7 +412,7 @@ class SparkRunner:
             broadcast.destroy()
 
 
-class _TaskContext:
+class TaskContext:
     """A SparkContext whose functions run in workers for tasks.
 
     Spark pools Python workers by environment, so functions of DataFrames never use the workers that hold state. Several jobs use the

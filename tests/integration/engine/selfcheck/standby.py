@@ -39,10 +39,13 @@ OWN = ("jobmanager.rpc.port", "rest.port", "spark.driver.port", "spark.blockMana
 
 
 class Standbys:
-    """Masters `a` and `b` and a worker. A process that ends is started again, as Kubernetes does. The `with` block kills all of them."""
+    """Masters `a` and `b`, and workers: `worker`, `worker-2` and so on. A process that ends is started again, as Kubernetes does. The `with` block kills all of them."""
 
-    def __init__(self, folder: Path, settings: dict[str, str], plan: Plan, output: str, job_id: str) -> None:
+    def __init__(
+        self, folder: Path, settings: dict[str, str], plan: Plan, output: str, job_id: str, workers: int = 1
+    ) -> None:
         self.folder, self.job_id = folder, job_id
+        self.has_warm_executors = settings.get("penstock.worker.warm-executor") != "false"
         (folder / "secret").write_text("s" * 64)
         shared = {
             **settings,
@@ -57,7 +60,9 @@ class Standbys:
         self.ports = {name: {key: free_port() for key in OWN} for name in MASTERS}
         job = json.dumps({"plan": asdict(plan), "output": output})
         addresses = ",".join(f"127.0.0.1:{self.ports[name][OWN[0]]}" for name in MASTERS)
-        self._commands = {"worker": ["worker", "--master", addresses, "--slots", "2"]}
+        self._worker = ["worker", "--master", addresses, "--slots", str(2 // workers)]
+        self.workers = ["worker", *(f"worker-{number}" for number in range(2, workers + 1))]
+        self._commands = dict.fromkeys(self.workers, self._worker)
         for name in MASTERS:
             own = [part for key, port in self.ports[name].items() for part in ("-D", f"{key}={port}")]
             start = ["--entry", "program.py", "--job-id", job_id, "--restore-latest"]
@@ -171,6 +176,24 @@ class Standbys:
             start_new_session=True,
         )
 
+    def executors(self, of: str = "") -> list[psutil.Process]:
+        """Return the executors below the workers. `of` is the master whose driver has them. By default, return those of both masters."""
+        port = f":{self.ports[of]['spark.driver.port']}" if of else ""
+        found = []
+        for process in (process for name in self.workers for process in self._tree(name)[1:]):
+            with suppress(psutil.NoSuchProcess, ValueError):
+                command = process.cmdline()
+                if command[command.index("--driver-url") + 1].endswith(port):
+                    found.append(process)
+        return found
+
+    def add_worker(self) -> None:
+        """Start another worker."""
+        name = f"worker-{len(self.workers) + 1}"
+        self.workers.append(name)
+        self._commands[name] = self._worker
+        self._start(name)
+
     def describe(self) -> str:
-        names = (*MASTERS, "worker")
+        names = (*MASTERS, *self.workers)
         return "\n".join(f"== {n}\n{(self.folder / f'{n}.log').read_text(errors='replace')[-5_000:]}" for n in names)

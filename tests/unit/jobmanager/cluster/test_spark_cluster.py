@@ -13,6 +13,7 @@ import pytest
 from pyspark import accumulators
 
 from penstock.jobmanager.cluster.embedded_cluster import EmbeddedCluster
+from penstock.jobmanager.cluster.members.registry import Member
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.cluster.spark_settings import ClusterConfig
 
@@ -91,3 +92,17 @@ def test_a_memory_kill_is_reported_for_an_embedded_cluster(tmp_path: Path) -> No
     kill = cluster.spark.registry.killed_on(cluster.spark.config.host)
     assert kill is not None
     assert kill.limit == 2**30
+
+
+def test_the_slots_of_a_reserved_executor_cannot_take_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SparkCluster(ClusterConfig(local_dir=str(tmp_path)))
+    cluster.context = SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: None))
+    cluster._executors = SimpleNamespace(list=lambda context: "0 10.0.0.1 7079 32\n1 10.0.0.2 7079 32")
+    cluster.registry.put(Member("warm", "10.0.0.1", 2, 1, "0", follows=False))
+    cluster.registry.put(Member("other", "10.0.0.2", 2, 1, "1"))
+    assert list(cluster.all_slots()) == ["1.0", "1.1"]
+    assert {worker.id: worker.slots for worker in cluster.workers()} == {"warm": (), "other": ("1.0", "1.1")}
+    come, _ = cluster.executor_changes()
+    assert {member.id for member in come} == {"warm", "other"}, "both are registered with the driver"
+    cluster.registry.put(Member("warm", "10.0.0.1", 2, 1, "0", registered=True, follows=True))
+    assert list(cluster.all_slots()) == ["0.0", "0.1", "1.0", "1.1"]

@@ -54,11 +54,19 @@ EXECUTOR_MEMORY_MB = int_option(
     "plus 212 for each slot after the first.",
     minimum=1,
 )
+WARM_EXECUTOR = choice_option(
+    "penstock.worker.warm-executor",
+    ("auto", "true", "false"),
+    "auto",
+    "Whether a worker keeps an idle executor for a master on standby, so that the tasks start at once when the standby becomes "
+    "the leader. true: always. Its memory is part of taskmanager.memory.process.size. auto: while enough memory of the container or "
+    "the machine is free. It only applies if high-availability.type is set.",
+)
 WORKER_HEALTH_PORT = int_option(
     "penstock.worker.health-port",
     -1,
     "Port at which a worker answers /healthz (its event loop runs) and /readyz (it is registered with a master). "
-    "-1 means"
+    "-1 means "
     "no port. Not set: the port in the environment variable PENSTOCK_WORKER_HEALTH_PORT, if it is set.",
     minimum=-1,
 )

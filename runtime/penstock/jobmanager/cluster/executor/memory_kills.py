@@ -1,4 +1,4 @@
-"""Out-of-memory kills in this container: the counter `oom_kill` of its control group.
+"""Memory of this container: its limit, its use, and the out-of-memory kills. They come from its control group.
 
 A killed process cannot report the reason, and its parent sees only that a connection ends. Control groups of version 1 kill
 the largest process of a container and keep the others, so the container keeps running. Kubernetes then reports no kill, or reports it
@@ -16,6 +16,11 @@ _NO_LIMIT = 1 << 60
 """Threshold for an unlimited container. Version 1 reports about this value if no limit is set."""
 _FILES = {"": ("memory.events", "memory.max"), "memory": ("memory.oom_control", "memory.limit_in_bytes")}
 """Mount point of a hierarchy below the root → its files with the counter and the limit."""
+_USED = {
+    "memory.max": ("memory.current", "inactive_file"),
+    "memory.limit_in_bytes": ("memory.usage_in_bytes", "total_inactive_file"),
+}
+"""File with the limit → the file with the memory in use, and the name of the file cache in `memory.stat`."""
 
 
 class MemoryKills:
@@ -43,12 +48,17 @@ class MemoryKills:
         limit = int(text) if text.isdigit() else 0
         return 0 if limit >= _NO_LIMIT else limit
 
+    @property
+    def used(self) -> int:
+        """Return the memory in use in bytes, without the file cache that Linux frees at once. Return 0 if it is not known."""
+        if self._limit is None:
+            return 0
+        file, cache = _USED[self._limit.name]
+        text = _read(self._limit.parent / file).strip()
+        return max(0, int(text) - _number(self._limit.parent / "memory.stat", cache)) if text.isdigit() else 0
+
     def _count(self) -> int:
-        for line in _read(self._counter).splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill" and value.isdigit():
-                return int(value)
-        return 0
+        return _number(self._counter, "oom_kill")
 
 
 def _find(root: Path, own: Path) -> tuple[Path | None, Path | None]:
@@ -67,6 +77,15 @@ def _group(own: Path, hierarchy: str) -> str:
         if controllers.split(",").count(hierarchy):
             return path.lstrip("/")
     return ""
+
+
+def _number(path: Path | None, name: str) -> int:
+    """Return the number that follows a name in a file, or 0."""
+    for line in _read(path).splitlines():
+        found, _, value = line.partition(" ")
+        if found == name and value.isdigit():
+            return int(value)
+    return 0
 
 
 def _read(path: Path | None) -> str:

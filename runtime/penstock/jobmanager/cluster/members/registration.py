@@ -3,6 +3,14 @@
 The protocol uses one connection, encrypted with the cluster's secret (`taskmanager.control.sealed_channel`). The TaskManager registers, and
 the JobManager answers with the executor to start. The TaskManager starts the executor, reports its end, and receives the next executor to
 start. If the connection ends, each side treats the other side as lost, and the executor is no longer used.
+
+If masters elect a leader, a TaskManager is connected to the leader and to a master on standby. Each master first sends its role. Only the
+leader's executor runs tasks:
+
+1. The TaskManager may ask a standby for an executor (`AskWarm`). This executor registers with the driver of the standby and waits.
+2. The standby sends `Leads` when it becomes the leader.
+3. The TaskManager ends the executors of earlier leaders, and then sends `Follows`. Only then can the new leader use its slots. So the tasks of
+   two leaders never run in one slot.
 """
 
 from __future__ import annotations
@@ -14,7 +22,7 @@ from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.executor_process import Launch
 
-PURPOSE = b"penstock resource manager 6"
+PURPOSE = b"penstock resource manager 7"
 """Purpose of the secret in this protocol. The number changes with the protocol."""
 BEAT_S = 3.0
 """Interval of a TaskManager's heartbeats, in seconds."""
@@ -33,6 +41,10 @@ class Register(msgspec.Struct, frozen=True, tag=True):
     host: str
     slots: int
     heap: int
+    masters: tuple[str, ...] = ()
+    """Masters to which the TaskManager is connected. Such a master answers with its role and does nothing else. Several masters may have one
+    address, so the TaskManager does not know which of them it reaches.
+    """
 
 
 class Beat(msgspec.Struct, frozen=True, tag=True):
@@ -56,6 +68,29 @@ class Start(msgspec.Struct, frozen=True, tag=True):
     """Request to a TaskManager: start this executor in place of the current executor."""
 
     launch: Launch
+
+
+class OnStandby(msgspec.Struct, frozen=True, tag=True):
+    """First message of a master that does not lead."""
+
+    master: str
+    """Id of the master's process."""
+
+
+class Leads(msgspec.Struct, frozen=True, tag=True):
+    """First message of an elected leader. A standby sends it when it becomes the leader."""
+
+    master: str
+    term: int
+    """Term of the leadership. A TaskManager follows the leader with the highest term."""
+
+
+class Follows(msgspec.Struct, frozen=True, tag=True):
+    """Message of a TaskManager to the leader: the executors of earlier leaders have ended."""
+
+
+class AskWarm(msgspec.Struct, frozen=True, tag=True):
+    """Request of a TaskManager to a standby: assign an executor, which waits until the standby leads."""
 
 
 class Running(msgspec.Struct, frozen=True, tag=True):
@@ -136,5 +171,5 @@ class ReadingsAnswer(msgspec.Struct, frozen=True, tag=True):
     text: str = ""
 
 
-FromTaskManager = Beat | Ended | Killed | LogAnswer | StacksAnswer | RecordsAnswer | ReadingsAnswer
-ToTaskManager = Start | Running | BeatAnswer | AskLog | AskStacks | AskRecords | AskReadings
+FromTaskManager = Beat | Follows | AskWarm | Ended | Killed | LogAnswer | StacksAnswer | RecordsAnswer | ReadingsAnswer
+ToTaskManager = Start | OnStandby | Leads | Running | BeatAnswer | AskLog | AskStacks | AskRecords | AskReadings

@@ -18,7 +18,8 @@ class Member:
 
     Attributes:
         executor: id of its newest executor.
-        registered: whether the executor is registered with the driver, so that its slots can take tasks.
+        registered: whether the executor is registered with the driver.
+        follows: whether its slots can take tasks. The slots of a TaskManager that still follows another master cannot.
         last_heartbeat: ms since the epoch.
         heap: heap of its executor, in bytes.
     """
@@ -29,6 +30,7 @@ class Member:
     heap: int
     executor: str
     registered: bool = False
+    follows: bool = True
     last_heartbeat: int = 0
 
 
@@ -76,6 +78,11 @@ class Registry:
     def members(self) -> list[Member]:
         with self._lock:
             return sorted(self._members.values(), key=lambda member: member.id)
+
+    def reserved_executors(self) -> set[str]:
+        """Return the executors whose slots cannot take tasks yet."""
+        with self._lock:
+            return {member.executor for member in self._members.values() if not member.follows}
 
     def has_killed(self, host: str, kill: MemoryKill) -> None:
         """Record an out-of-memory kill in the container at that address."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import threading
@@ -58,6 +59,17 @@ class Member:
         self._serves = threading.Event()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
+
+    @property
+    def short_id(self) -> str:
+        """Return an id of this process with few characters. A worker's first frame has the ids of several masters."""
+        return hashlib.sha256(self._id.encode()).hexdigest()[:16]
+
+    @property
+    def term(self) -> int:
+        """Return the term in which this process leads, or which it has seen last."""
+        leader = self.leader
+        return 0 if leader is None else leader.term
 
     @property
     def leads(self) -> bool:

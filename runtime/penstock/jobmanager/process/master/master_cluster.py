@@ -31,6 +31,7 @@ from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
 from penstock.jobmanager.process.election.member import Member
 from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
+from penstock.jobmanager.runners.warm_up import warm_up
 
 _END_S = 10.0
 """Time in seconds for which the end of this process waits for a driver that is starting. The driver stops itself when this process has
@@ -55,12 +56,12 @@ class MasterClusterProvider:
         self._settings = settings
         self._import_path = import_path()
         """Import path before the start of a driver, which adds Spark's folder of files to the path of this process."""
-        self.accepts_workers = True
-        """Whether workers may register. A standby has a driver, and no workers until `accept_workers`."""
-        self.patience_s: float | None = None
+        self._member: Member | None = None
+        """This process in an election. None means that this process always leads."""
+        self._patience_s: float | None = None
         """See `ResourceManager`."""
         self._listening = threading.Lock()
-        """Lock for the start of the resource manager: the start of the driver and `accept_workers` may start it."""
+        """Lock for the resource manager: another thread may start it when this process begins to lead."""
         self.cluster: SparkCluster | None = None
         self._starting = threading.Lock()
         """Lock for the start: a session may receive several programs at once, and a process can have only one SparkContext."""
@@ -123,20 +124,18 @@ class MasterClusterProvider:
         with self._listening:
             self.cluster = cluster
             self._end_when_driver_ends(cluster)
-            if self.accepts_workers:
-                self._listen(cluster, config.host)
+            self._listen(cluster, config.host)
 
     def take_part_in(self, member: Member, settings: Configuration) -> None:
-        """Accept workers only from the time at which this process leads. Call it before `begin`."""
-        self.accepts_workers, member.on_lead = False, self.accept_workers
-        self.patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
+        """Use the workers' slots only from the time at which this process leads. Call it before `begin`."""
+        self._member, member.on_lead = member, self._lead
+        self._patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
 
-    def accept_workers(self) -> None:
-        """Let workers register, because this process leads now."""
+    def _lead(self) -> None:
         with self._listening:
-            self.accepts_workers = True
-            if self.cluster is not None and self._resources is None:
-                self._listen(self.cluster, self.host)
+            member, resources = self._member, self._resources
+            if resources is not None and member is not None and member.leads:
+                resources.lead(member.term)
 
     @property
     def host(self) -> str:
@@ -149,9 +148,18 @@ class MasterClusterProvider:
             self._settings.get(options.JOBMANAGER_PORT),
             cluster,
             on_failure=lambda error: _end_process(f"the resource manager has ended ({error})"),
-            patience_s=self.patience_s,
+            patience_s=self._patience_s,
+            master="" if self._member is None else self._member.short_id,
+            on_warm=lambda executor: self._warm_up(cluster, executor),
         )
+        if self._member is not None and self._member.leads:
+            self._resources.lead(self._member.term)
         self._resources.start()
+
+    def _warm_up(self, cluster: SparkCluster, executor: str) -> None:
+        """Prepare a warm executor in the background. The batched runner uses other Python daemons, which it starts itself."""
+        if self._settings.get(options.RUNNER) != "batched":
+            threading.Thread(target=warm_up, args=(cluster, executor), name="warm-up", daemon=True).start()
 
     def _settle(self, settings: JobSettings) -> None:
         """Wait for the early start, and stop its cluster if it does not fit this job."""

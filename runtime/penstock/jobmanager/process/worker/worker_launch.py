@@ -20,10 +20,13 @@ from penstock.common.logs.redaction import Redaction
 from penstock.jobmanager.cluster.credentials import Credentials
 from penstock.jobmanager.cluster.executor.executor_output import ExecutorOutput, copy_output
 from penstock.jobmanager.cluster.executor.executor_process import Launch, start_executor, state_folder
+from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.worker_health import WorkerHealth, health_port
 from penstock.jobmanager.process.agreed import executor_memory_mb, spark_secret
 from penstock.jobmanager.process.log_lines import log_here
-from penstock.jobmanager.process.worker.worker_process import Child, WorkerProcess
+from penstock.jobmanager.process.worker.master_link import Child
+from penstock.jobmanager.process.worker.warm_executor import WarmExecutorPolicy
+from penstock.jobmanager.process.worker.worker_process import WorkerProcess
 from penstock.taskmanager.local_state.files import LocalFilesSweeper
 from penstock.taskmanager.local_state.folders import local_folders, stacks_folder, sweep_state
 
@@ -51,10 +54,10 @@ def run_worker(*, master: str, slots: int) -> int:
         output = ExecutorOutput(private, "taskmanager", log, redaction)
         log_here(log, redaction, output.log)
         credentials = Credentials.create(secret, private)
-        folders: dict[str, OwnedFolder] = {}
+        folders: dict[tuple[str, str], OwnedFolder] = {}
 
         def start(launch: Launch, host: str) -> Child:
-            process, folders[launch.executor_id] = start_executor(
+            process, folders[launch.app_id, launch.executor_id] = start_executor(
                 launch, slots=slots, host=host, work_dir=work_dir, heap_mb=heap_mb, credentials=credentials
             )
             assert process.stdout is not None
@@ -62,12 +65,25 @@ def run_worker(*, master: str, slots: int) -> int:
             return process
 
         def ended(launch: Launch) -> None:
-            folder = folders.pop(launch.executor_id, None)
+            folder = folders.pop((launch.app_id, launch.executor_id), None)
             if folder is not None:
                 folder.remove()
 
         stacks = stacks_folder(state_folder(work_dir))
-        worker = WorkerProcess(master, secret, slots, heap_mb * MIB, start, ended, logs=output.files, stacks=stacks)
+        kills = MemoryKills()
+        warm = WarmExecutorPolicy.of(settings, kills)
+        worker = WorkerProcess(
+            master,
+            secret,
+            slots,
+            heap_mb * MIB,
+            start,
+            ended,
+            kills=kills,
+            logs=output.files,
+            stacks=stacks,
+            warm=warm,
+        )
         port = health_port(settings)
         if port >= 0:
             health = WorkerHealth(port, lambda: worker.is_alive, lambda: worker.is_ready).start()

@@ -1,92 +1,50 @@
 """The process of a deployed TaskManager (`penstock worker`): it runs an executor as long as its master runs.
 
-The process resolves the master's address, registers, and starts the executor that the master requests. The connection lasts as long as the
-master. When the connection ends, the process stops the executor, because the next master cannot use it. The process then starts over. If an
-executor ends by itself, the process reports this and starts the next executor. The process does not accept a server without the cluster's
-secret as its master.
+A thread resolves the master's address and registers (`master_search`). The process then starts the executor that the master requests
+(`master_link`). The connection lasts as long as the master. When the connection ends, the process stops the executor, because the next master
+cannot use it. The process then starts over. If an executor ends by itself, the process reports this and starts the next executor. The process
+does not accept a server without the cluster's secret as its master.
+
+**Several masters.** If masters elect a leader, the process is also connected to a master on standby, and may run an idle executor for it
+(`warm_executor`). It follows the leader with the highest term. When another master leads, it first ends the executor of the previous leader.
+Only then the next leader may use the slots.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
+import select
 import socket
-import subprocess
-import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import closing, suppress
-from typing import Any, Protocol
+from contextlib import suppress
 
-import msgspec
-
-from penstock.common.stacks import edge_records
-from penstock.common.stacks.listener import records_of_processes, sample_processes, within
-from penstock.common.stacks.sampling import filter_samples
 from penstock.common.system.open_files import raise_limit
-from penstock.jobmanager.cluster.executor.executor_process import Launch, kill_session
-from penstock.jobmanager.cluster.executor.jvm_readings import request_readings
+from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.logs.files import LogFiles
-from penstock.jobmanager.cluster.logs.requests import answer_of
-from penstock.jobmanager.cluster.members.registration import (
-    BEAT_S,
-    MAX_STACK_BYTES,
-    PURPOSE,
-    AskLog,
-    AskReadings,
-    AskRecords,
-    AskStacks,
-    Beat,
-    BeatAnswer,
-    Ended,
-    Killed,
-    ReadingsAnswer,
-    RecordsAnswer,
-    Register,
-    StacksAnswer,
-    Start,
-    ToTaskManager,
-)
-from penstock.taskmanager.control.channel import ControlConnection
+from penstock.jobmanager.cluster.members.registration import Killed, Leads, OnStandby, Register, Start, ToTaskManager
+from penstock.jobmanager.process.worker.master_link import Child, MasterLink
+from penstock.jobmanager.process.worker.master_search import MasterSearch
+from penstock.jobmanager.process.worker.warm_executor import WarmExecutorPolicy
 
 POLL_S = 0.25
 """Interval in seconds of connection attempts to a master that does not listen."""
-CONNECT_S = 5.0
+STANDBY_POLL_S = 2.0
+"""Interval in seconds of connection attempts to a standby, while the worker has a leader."""
 WATCH_S = 0.5
 STUCK_S = 60.0
-"""Time in seconds that is longer than a name lookup and a connection attempt."""
-STRANGE = 4
-"""Number of consecutive connections that end before the master authenticates. A master that is shutting down causes fewer such connections.
-"""
-USELESS = 3
-"""Number of consecutive executors that end before they register with the driver. After this number, the next executor would end too."""
-NOT_STARTED = 126
-"""Exit code of an executor that the system could not start, as in shells."""
+"""Time in seconds that is longer than any wait of the loop."""
 
 logger = logging.getLogger(__name__)
-
-
-class Child(Protocol):
-    """Process of an executor, in its own session."""
-
-    @property
-    def pid(self) -> int: ...
-
-    def poll(self) -> int | None: ...
-
-    def terminate(self) -> None: ...
-
-    def wait(self, timeout: float | None = None) -> int: ...
 
 
 class WorkerProcess:
     """TaskManager that runs executors one after the other.
 
     Args:
-        master: `host:port`, or several, separated by commas. Only the leading master accepts workers. Hosts are resolved again each time.
+        master: `host:port`, or several, separated by commas. Hosts are resolved again each time.
         secret: secret of the cluster.
         slots: number of slots of each executor.
         heap: heap of each executor, in bytes.
@@ -96,6 +54,7 @@ class WorkerProcess:
         kills: counter of out-of-memory kills in this container. None means to create one.
         logs: logs that the master may request.
         stacks: directory in which Python workers report their stacks. Empty means no reports.
+        warm: decision about an executor for a standby. None means that the worker never has one.
     """
 
     def __init__(
@@ -110,32 +69,30 @@ class WorkerProcess:
         kills: MemoryKills | None = None,
         logs: LogFiles | None = None,
         stacks: str = "",
+        warm: WarmExecutorPolicy | None = None,
     ) -> None:
-        self._masters = [address.strip() for address in master.removeprefix("spark://").split(",")]
-        """Addresses of the masters in the order of connection attempts. The last one to which the worker was connected is at the end."""
-        self._secret = secret
-        self._slots = slots
-        self._heap = heap
         self._start = start
         self._ended = ended
         self._linger_s = linger_s
         self._kills = kills or MemoryKills()
         self._logs = logs or LogFiles()
         self._stacks = stacks
-        self._id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._warm = warm or WarmExecutorPolicy("false", lambda: (0, 0))
         self._ending = False
-        self._strange = 0
-        self._own_address = ""
         self._turned_at = time.monotonic()
-        self._launch: Launch | None = None
-        self._handled_executor = ""
-        """Executor that this master last requested."""
-        self._child: Child | None = None
-        self._running = False
-        self._useless = 0
-        self._silent_s = 0.0
-        self._patience_s: float | None = None
-        """See `BeatAnswer`. None means that this master does not answer heartbeats."""
+        self._links: list[MasterLink] = []
+        self._leader: MasterLink | None = None
+        """The master that this worker follows. It is one of the links."""
+        self._search_from = 0.0
+        """Time before which the worker does not look for a leader."""
+        worker_id = f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._wake_up, self._woken = socket.socketpair()
+        self._search = MasterSearch(
+            [address.strip() for address in master.removeprefix("spark://").split(",")],
+            secret,
+            lambda own, known: Register(worker_id, own, slots, heap, known),
+            self._wake,
+        )
 
     @property
     def is_alive(self) -> bool:
@@ -144,8 +101,9 @@ class WorkerProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether an executor runs that is registered with the master's driver."""
-        return self._running
+        """Return whether an executor runs that is registered with the leader's driver."""
+        leader = self._leader
+        return leader is not None and leader.running_since is not None
 
     def end(self, *_: object) -> None:
         """Make `run` return. This method can be used as a signal handler."""
@@ -154,197 +112,175 @@ class WorkerProcess:
     def run(self) -> int:
         """Run until `end` is called, and return 0. If no executor can run although the master runs, return the last exit code, at least 1."""
         raise_limit()
-        waiting = False
-        while not self._ending:
-            self._turned_at = time.monotonic()
-            connection = self._connect()
-            if connection is None:
-                if not waiting:
-                    logger.info("waiting for the master at %s", ", ".join(sorted(self._masters)))
-                waiting = True
-                time.sleep(POLL_S)
+        self._search.start()
+        try:
+            while not self._ending:
+                elapsed_s = self._wait()
+                code = self._turn(elapsed_s)
+                if code is not None:
+                    return code
+            return 0
+        finally:
+            self._search.stop()
+            for link in list(self._links):
+                self._drop(link, self._linger_s)
+            self._wake_up.close()
+            self._woken.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # the process ends
+            self._wake_up.send(b"\0")
+
+    def _wait(self) -> float:
+        """Wait for a message or a new connection. Return the time since the last call in seconds."""
+        self._set_search()
+        descriptors = [self._woken.fileno(), *(link.connection.fileno() for link in self._links)]
+        readable, _, _ = select.select(descriptors, (), (), WATCH_S)
+        if descriptors[0] in readable:
+            self._woken.recv(4096)
+        before, self._turned_at = self._turned_at, time.monotonic()
+        return min(self._turned_at - before, 2 * WATCH_S)  # if this process was paused, messages may be waiting
+
+    def _turn(self, elapsed_s: float) -> int | None:
+        """Handle everything that has happened. Return an exit code if no executor can run."""
+        if (found := self._search.take()) is not None:
+            logger.info("the master listens at %s", found.address)
+            self._links.append(
+                MasterLink(
+                    found.connection,
+                    found.address,
+                    found.own_address,
+                    self._start,
+                    self._ended,
+                    self._logs,
+                    self._stacks,
+                )
+            )
+        kills = self._kills.new()
+        for link in list(self._links):
+            if link not in self._links:  # another link's message has ended this one
                 continue
-            waiting = False
-            with closing(connection):
-                try:
-                    code = self._serve(connection)
-                finally:
-                    was_of_use = self._running
-                    # No task of a lost master is used again, and the next master waits for the executor's memory and ports.
-                    self._stop(linger_s=self._linger_s if self._ending else 0.0)
+            try:
+                code = self._serve(link, elapsed_s, kills)
+            except OSError:
+                self._lose(link)
+                continue
             if code is not None:
                 return code
-            if not self._ending:
-                logger.info("the connection to the master at %s ended", self._masters[-1])
-                if not was_of_use:
-                    time.sleep(POLL_S)
-        return 0
-
-    # --- the master ---------------------------------------------------------------------------------------------
-
-    def _connect(self) -> ControlConnection | None:
-        for master in self._masters:
-            host, _, port = master.rpartition(":")
-            connection = self._connect_to(host, int(port))
-            if connection is not None:
-                self._masters = [*(other for other in self._masters if other != master), master]
-                return connection
+        self._choose_leader()
+        self._keep_warm()
         return None
 
-    def _connect_to(self, host: str, port: int) -> ControlConnection | None:
-        try:
-            found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        except OSError:
-            return None
-        for family, _, _, _, where in found:
-            address = f"{where[0]}:{port}"
-            try:
-                worker_address = self._own_address = own_address(where, family)
-                hello = Register(self._id, worker_address, self._slots, self._heap)
-                connection = ControlConnection(address, self._secret, hello, purpose=PURPOSE, connect_s=CONNECT_S)
-            except ConnectionRefusedError:
-                self._strange = 0
-                continue
-            except ConnectionError as error:
-                self._log_foreign_peer(address, error)
-                continue
-            except OSError:
-                continue
-            self._strange = 0
-            connection.enable_keepalive()
-            logger.info("the master listens at %s", address)
-            return connection
-        return None
+    def _serve(self, link: MasterLink, elapsed_s: float, kills: int) -> int | None:
+        """Serve a master. Return an exit code if no executor can run.
 
-    def _log_foreign_peer(self, address: str, error: ConnectionError) -> None:
-        self._strange += 1
-        if self._strange == STRANGE:
-            logger.error(
-                "the server at %s cannot prove that it is the master of this cluster (%s). Check that security.spark.secret-file "
-                "has the same secret there",
-                address,
-                error,
-            )
-
-    def _serve(self, master: ControlConnection) -> int | None:
-        """Serve a master. Return None if the master is lost or the end is requested. Return an exit code if no executor can run."""
-        beaten, self._handled_executor = 0.0, ""
-        self._silent_s, self._patience_s = 0.0, None
-        while not self._ending:
-            before = self._turned_at
-            self._turned_at = now = time.monotonic()
-            self._silent_s += min(now - before, 2 * WATCH_S)  # if this process was paused, messages may be waiting
-            if self._patience_s is not None and self._silent_s > self._patience_s:
-                logger.warning("the master does not respond, although its connection is open: looking for another one")
-                return None
-            try:
-                if now - beaten >= BEAT_S:
-                    master.send(msgspec.msgpack.encode(Beat()))
-                    beaten = now
-                frame = master.poll(WATCH_S)
-                if frame is not None:
-                    self._silent_s = 0.0
-                    self._handle(master, msgspec.msgpack.decode(frame, type=ToTaskManager))
-                launch, code = self._launch, self._code()
-                if self._kills.new():  # report the kill before the end of the executor, which the kill causes
-                    master.send(msgspec.msgpack.encode(Killed(self._kills.limit)))
-                if launch is not None and code is not None:
-                    if self._is_hopeless():
-                        return code if code > 0 else 1
-                    self._stop()
-                    if code == NOT_STARTED:
-                        time.sleep(POLL_S)
-                    master.send(msgspec.msgpack.encode(Ended(launch.executor_id, code)))
-            except OSError:
-                return None
-        return None
-
-    def _is_hopeless(self) -> bool:
-        self._useless = 0 if self._running else self._useless + 1
-        return self._useless >= USELESS
-
-    # --- the executor -------------------------------------------------------------------------------------------
-
-    def _handle(self, master: ControlConnection, message: ToTaskManager) -> None:
-        if isinstance(message, BeatAnswer):
-            self._patience_s = message.patience_s
-        elif isinstance(message, AskLog):
-            master.send(msgspec.msgpack.encode(answer_of(self._logs, message)))
-        elif isinstance(message, AskStacks):
-            threading.Thread(target=self._sample_stacks, args=(master, message), name="stacks", daemon=True).start()
-        elif isinstance(message, AskRecords):
-            threading.Thread(target=self._find_records, args=(master, message), name="records", daemon=True).start()
-        elif isinstance(message, AskReadings):
-            pid = 0 if self._child is None else self._child.pid
-            threading.Thread(target=_read, args=(master, message, pid), name="readings", daemon=True).start()
-        elif isinstance(message, Start):
-            if message.launch.executor_id == self._handled_executor:  # the master repeated the request
-                return
-            self._handled_executor = message.launch.executor_id
-            self._stop()
-            self._launch = message.launch
-            try:
-                self._child = self._start(message.launch, self._own_address)
-            except OSError as error:
-                logger.error("executor %s cannot be started: %s", message.launch.executor_id, error)
-        elif self._launch is not None and message.executor_id == self._launch.executor_id:
-            self._running = True
-
-    def _sample_stacks(self, master: ControlConnection, message: AskStacks) -> None:
-        found = filter_samples(sample_processes(self._stacks, message.question), message.of) if self._stacks else []
-        with suppress(OSError):  # the master is lost
-            master.send(msgspec.msgpack.encode(StacksAnswer(message.request, within(found, MAX_STACK_BYTES))))
-
-    def _find_records(self, master: ControlConnection, message: AskRecords) -> None:
-        found = records_of_processes(self._stacks, message.question) if self._stacks else []
-        found = edge_records.within(found, MAX_STACK_BYTES)
-        with suppress(OSError):  # the master is lost
-            master.send(msgspec.msgpack.encode(RecordsAnswer(message.request, found)))
-
-    def _code(self) -> int | None:
-        """Return the exit code of an executor that should run but has ended. None means that the executor runs, or that no executor should
-        run.
+        Raises:
+            OSError: the master is lost.
         """
-        if self._launch is None:
+        for message in link.receive():
+            self._handle(link, message)
+            if link not in self._links:
+                return None
+        if not link.beat(elapsed_s):
+            logger.warning("the master at %s does not respond, although its connection is open", link.address)
+            raise ConnectionError
+        if kills and link.has_executor:  # report the kill before the end of the executor, which the kill causes
+            link.send(Killed(self._kills.limit))
+        code = link.exit_code()
+        if code is None:
             return None
-        return NOT_STARTED if self._child is None else self._child.poll()
+        link.count_end()
+        if link.is_hopeless:
+            return self._give_up(link, code)
+        link.report_end(code, self._linger_s)
+        return None
 
-    def _stop(self, linger_s: float | None = None) -> None:
-        """Stop the executor, then the remaining processes of its session: Python workers.
+    def _give_up(self, link: MasterLink, code: int) -> int | None:
+        """Return the exit code of this process. Without a warm executor, it can continue."""
+        if link is self._leader:
+            return code if code > 0 else 1
+        logger.warning("no warm executor can run (%d). Only a change of the leader takes longer without it", code)
+        self._warm.pause()
+        self._drop(link, 0.0)
+        return None
 
-        Args:
-            linger_s: time in seconds for the executor to end before it is killed. None means the time of this worker.
-        """
-        child, launch = self._child, self._launch
-        self._child = self._launch = None
-        self._running = False
-        if launch is None:
+    def _handle(self, link: MasterLink, message: ToTaskManager) -> None:
+        if isinstance(message, Start):
+            reason = link.start(message, self._linger_s)
+            if reason:
+                logger.error("%s", reason)
+                time.sleep(POLL_S)
+            self._choose_leader()
             return
-        if child is not None:
-            if child.poll() is None:
-                child.terminate()
-                try:
-                    child.wait(self._linger_s if linger_s is None else linger_s)
-                except subprocess.TimeoutExpired:
-                    os.kill(child.pid, signal.SIGKILL)
-                    child.wait()
-            kill_session(child.pid)
-        self._ended(launch)
+        link.handle(message)
+        if isinstance(message, Leads | OnStandby):
+            if any(other.master == link.master for other in self._links if other is not link):
+                self._drop(link, 0.0)  # the address of this connection leads to the same master as another one
+                return
+            self._choose_leader()
 
+    # --- the leader ---------------------------------------------------------------------------------------------
 
-def _read(master: ControlConnection, message: AskReadings, executor: int) -> None:
-    with suppress(OSError):  # the master is lost
-        master.send(
-            msgspec.msgpack.encode(ReadingsAnswer(message.request, request_readings(executor) if executor else ""))
-        )
+    def _choose_leader(self) -> None:
+        """Follow the leader with the highest term. End the executor of the previous leader first."""
+        leading = [link for link in self._links if link.term is not None]
+        newest = max(leading, key=lambda link: link.term or 0, default=None)
+        if newest is None or newest is self._leader:
+            return
+        before = self._leader
+        if before is not None and (before.term or 0) >= (newest.term or 0):
+            return
+        if before is not None:
+            logger.info("the master at %s leads now", newest.address)
+            self._drop(before, 0.0)
+        self._leader = newest
+        try:
+            newest.follow()
+        except OSError:
+            self._lose(newest)
 
+    def _lose(self, link: MasterLink) -> None:
+        """Handle the end of a connection. No task of a lost master is used again, and the next master waits for the executor's memory and
+        ports.
+        """
+        is_leader, was_of_use = link is self._leader, link.running_since is not None
+        logger.info("the connection to the master at %s ended", link.address)
+        self._drop(link, 0.0)
+        if is_leader and not was_of_use:
+            self._search_from = time.monotonic() + POLL_S
 
-def own_address(peer: Any, family: int = socket.AF_INET) -> str:
-    """Return the address of this machine that a peer sees. The peer is a tuple (host, port).
+    def _drop(self, link: MasterLink, linger_s: float) -> None:
+        self._links.remove(link)
+        if link is self._leader:
+            self._leader = None
+        link.close(linger_s)
 
-    Raises:
-        OSError: the peer is unreachable.
-    """
-    with socket.socket(family, socket.SOCK_DGRAM) as probe:
-        probe.connect(peer)
-        return str(probe.getsockname()[0])
+    def _set_search(self) -> None:
+        """Look for a leader, and less often for a standby."""
+        leader = self._leader
+        pause_s: float | None = None
+        if any(link.awaits_role for link in self._links) or time.monotonic() < self._search_from:
+            pass
+        elif leader is None:
+            pause_s = POLL_S
+        elif leader.is_elected and not any(link.is_standby for link in self._links):
+            pause_s = STANDBY_POLL_S
+        known = tuple(link.master for link in self._links if link.is_elected)
+        self._search.want(pause_s, {link.address for link in self._links}, known)
+
+    # --- the warm executor --------------------------------------------------------------------------------------
+
+    def _keep_warm(self) -> None:
+        """Ask one standby for an executor, or end this executor if memory is scarce."""
+        leader = self._leader
+        warm = next((link for link in self._links if link is not leader and link.is_asked), None)
+        if warm is not None:
+            if leader is not None and warm.has_executor and self._warm.must_end():
+                logger.warning("memory is scarce, so the warm executor ends")
+                self._warm.pause()
+                self._drop(warm, 0.0)
+            return
+        standby = next((link for link in self._links if link.is_standby), None)
+        if standby is not None and leader is not None and self._warm.may_start(leader.running_since):
+            with suppress(OSError):  # the next turn handles the end of the connection
+                standby.ask_warm()

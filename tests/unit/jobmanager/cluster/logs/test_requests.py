@@ -17,7 +17,8 @@ from penstock.jobmanager.cluster.logs import requests as log_requests
 from penstock.jobmanager.cluster.logs.files import LogFiles
 from penstock.jobmanager.cluster.members import pending_requests
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
-from penstock.jobmanager.process.worker.worker_process import Child, WorkerProcess
+from penstock.jobmanager.process.worker.master_link import Child
+from penstock.jobmanager.process.worker.worker_process import WorkerProcess
 from penstock.rest.errors import NotFound, Unavailable
 from tests.unit.jobmanager.cluster.test_resource_manager import SECRET, Driver
 

@@ -33,7 +33,7 @@ from penstock.jobmanager.cluster.members.registration import (
     Start,
 )
 from penstock.jobmanager.cluster.sealed_server import Peer, SealedServer
-from penstock.jobmanager.process.worker import worker_process
+from penstock.jobmanager.process.worker import master_link, worker_process
 from penstock.jobmanager.process.worker.worker_process import WorkerProcess
 
 SECRET = "s" * 32
@@ -229,7 +229,7 @@ def test_executors_that_never_run_end_the_process_with_their_exit_code() -> None
     master = Master()
     manager = TaskManager(master.port, "exit 3")
     assert manager.ended() == 3
-    assert len(manager.executors.children) == worker_process.USELESS
+    assert len(manager.executors.children) == master_link.USELESS
     master.close()
 
 
@@ -237,9 +237,9 @@ def test_a_failed_start_of_an_executor_is_reported_and_another_starts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     master = Master()
-    manager = TaskManager(master.port, refused=worker_process.USELESS - 1)
+    manager = TaskManager(master.port, refused=master_link.USELESS - 1)
     wait_until(lambda: bool(manager.executors.children))
-    assert [message.code for message in master.ended] == [worker_process.NOT_STARTED] * (worker_process.USELESS - 1)
+    assert [message.code for message in master.ended] == [master_link.NOT_STARTED] * (master_link.USELESS - 1)
     assert manager.executors.gone == ["0", "1"]
     assert len(master.registered) == 1
     assert "executor 0 cannot be started: [Errno 28] No space left on device" in caplog.text
@@ -250,8 +250,8 @@ def test_a_failed_start_of_an_executor_is_reported_and_another_starts(
 def test_executors_that_can_never_start_end_the_process() -> None:
     master = Master()
     manager = TaskManager(master.port, refused=1_000)
-    assert manager.ended() == worker_process.NOT_STARTED
-    assert len(manager.executors.started) == worker_process.USELESS
+    assert manager.ended() == master_link.NOT_STARTED
+    assert len(manager.executors.started) == master_link.USELESS
     master.close()
 
 
