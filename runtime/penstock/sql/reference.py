@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 
 from penstock.sql.expressions.compiler import SPECIAL
-from penstock.sql.expressions.functions import FUNCTIONS
+from penstock.sql.expressions.registry import FUNCTIONS
 from penstock.sql.operators import aggregates
 from penstock.sql.plan.reading import READERS
 from penstock.sql.tables.connectors import CONNECTORS
@@ -15,7 +15,7 @@ _INTERNAL = ("REINTERPRET", "SEARCH")
 
 
 def _block(title: str, names: list[str]) -> list[str]:
-    return ["", f"{title}:", "", "```text", *textwrap.wrap("  ".join(names), 118), "```"]
+    return ["", f"{title}:", "", "```text", *textwrap.wrap("  ".join(names), 118, break_on_hyphens=False), "```"]
 
 
 def as_markdown() -> str:

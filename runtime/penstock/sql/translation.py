@@ -10,6 +10,7 @@ from penstock.datastream.functions import MapFunction
 from penstock.graph.program import upstream_first
 from penstock.sql.expressions.compiler import literal
 from penstock.sql.operators.calc import CalcFunction
+from penstock.sql.operators.correlate import CorrelateFunction
 from penstock.sql.operators.group_aggregate import GroupAggregateFunction
 from penstock.sql.operators.ranks import DeduplicateFunction, RankFunction
 from penstock.sql.operators.rows import KeyOf, SqlRow, as_changes
@@ -164,6 +165,11 @@ class StreamPlan:
         function = CalcFunction(node.projection, node.condition, self._zone, changelog=upstream.changelog)
         return SqlStream(upstream.stream.flat_map(function).name("Calc").uid(uid), upstream.changelog)
 
+    def _correlate(self, node: nodes.Correlate, uid: str) -> SqlStream:
+        upstream = self._input(node)
+        function = CorrelateFunction(node, self._zone, changelog=upstream.changelog)
+        return SqlStream(upstream.stream.flat_map(function).name("Correlate").uid(uid), upstream.changelog)
+
     def _exchange(self, node: nodes.Exchange, uid: str) -> SqlStream:
         return self._input(node)
 
@@ -178,8 +184,19 @@ class StreamPlan:
 
     def _keyed(self, node: Node, keys: tuple[int, ...], function: Any, name: str, uid: str) -> DataStream[Any]:
         upstream = self._input(node)
+        self._check_key(node, keys)
         stream = upstream.stream.key_by(KeyOf(keys, upstream.changelog)).process(function).name(name).uid(uid)
         return stream if keys else stream.force_non_parallel()
+
+    def _check_key(self, node: Node, keys: tuple[int, ...]) -> None:
+        """Refuse keys with maps, because they have no hash."""
+        (columns,) = (found.output for found in self._plan.nodes if found.id == node.inputs[0])
+        for key in keys:
+            if columns[key].type.contains("MAP", "MULTISET"):
+                raise refusal(
+                    f"the column {columns[key].name} of the type {columns[key].type} cannot be a key",
+                    "use another column, or CAST it to STRING",
+                )
 
     def _group(self, node: nodes.GroupAggregate, uid: str) -> SqlStream:
         function = GroupAggregateFunction(node, changelog=self._input(node).changelog)
@@ -218,6 +235,7 @@ class StreamPlan:
         nodes.Values: _values,
         nodes.WatermarkAssigner: _watermarks,
         nodes.Calc: _calc,
+        nodes.Correlate: _correlate,
         nodes.Exchange: _exchange,
         nodes.Union: _union,
         nodes.GroupAggregate: _group,

@@ -27,6 +27,14 @@ _WINDOW = "(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECOND"
 QUERIES = {
     "calc": "SELECT id, UPPER(name), v * 2, d * d, x / 3, ts, moment, CASE WHEN v > 5 THEN 'more' ELSE 'less' END FROM readings "
     "WHERE x * 1.8 + 32 > 50 OR v IN (1, 2, 3, 7)",
+    "nested": "SELECT id, ARRAY[v, id], MAP[name, x], ROW(id, ROW(name, d)), CAST(ROW(v, ts) AS ROW<a INT, b TIMESTAMP(3)>).b, "
+    "ARRAY[ROW(id, name)][1], ARRAY[v][3], MAP['a', v]['b'], CAST(ROW(id, name, ROW(d)) AS STRING), CARDINALITY(ARRAY[v, 2]), ARRAY[v, 3] = ARRAY[7, 3] FROM readings WHERE name IS NOT NULL",
+    "unnest": "SELECT id, e, o FROM readings CROSS JOIN UNNEST(ARRAY[v, id, 3]) WITH ORDINALITY AS u(e, o) WHERE e > 5",
+    "unnest-left": "SELECT id, p, q FROM (SELECT id, CASE WHEN v > 3 THEN ARRAY[ROW(id, name), ROW(v, 'x')] END a FROM readings) "
+    "LEFT JOIN UNNEST(a) AS u(p, q) ON TRUE",
+    "unnest-groups": "SELECT name, k, c FROM (SELECT name, MAP['n', COUNT(*), 's', SUM(v)] m FROM readings GROUP BY name) "
+    "CROSS JOIN UNNEST(m) AS u(k, c)",
+    "array-key": "SELECT a, COUNT(*) FROM (SELECT ARRAY[v, v + 1] a FROM readings) GROUP BY a",
     "union": "SELECT name, v FROM readings WHERE v > 5 UNION ALL SELECT name, id FROM readings WHERE v IS NULL",
     "values": "SELECT a + 1, b FROM (VALUES (1, 'x'), (2, 'y')) t(a, b) WHERE a > 1",
     "group": "SELECT name, COUNT(*), COUNT(v), SUM(v), AVG(v), MIN(x), MAX(x), AVG(d), SUM(d) FROM readings GROUP BY name",

@@ -15,7 +15,7 @@ from penstock.sql.translation import StreamPlan
 from penstock.testing import JobHarness
 from tests.unit.sql.queries import PLANS, QUERIES, TABLE, materialized, rows
 
-STATEFUL = ("group-filter", "retraction", "hop", "top-of-groups", "first", "last")
+STATEFUL = ("array-key", "group-filter", "retraction", "hop", "top-of-groups", "first", "last")
 """A query for each operator with state."""
 
 

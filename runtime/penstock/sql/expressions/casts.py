@@ -33,6 +33,8 @@ def cast(source: SqlType, target: SqlType, zone: str) -> Callable[[Any], Any] | 
     Raises:
         InvalidJob: Penstock does not have the cast.
     """
+    if source.is_nested and source.name == target.name:
+        return _to_nested(source, target, zone)
     if source.name == target.name and source.name not in ("DECIMAL", "TIMESTAMP", "TIMESTAMP_LTZ", "CHAR", "VARCHAR"):
         return None
     if source.name == "NULL":
@@ -55,6 +57,31 @@ def cast(source: SqlType, target: SqlType, zone: str) -> Callable[[Any], Any] | 
             remedy="cast over STRING, or change the type of the column",
         )
     return found
+
+
+def _to_nested(source: SqlType, target: SqlType, zone: str) -> Callable[[Any], Any] | None:
+    if len(source.fields) != len(target.fields):
+        raise InvalidJob(
+            f"SQL: Penstock does not support CAST from {source} to {target}",
+            remedy="cast to a ROW with the same fields",
+        )
+    casts = [cast(one, other, zone) for (_, one), (_, other) in zip(source.fields, target.fields, strict=True)]
+    if not any(casts):
+        return None
+    parts = [_or_null(found) for found in casts]
+    if source.name == "ROW":
+        return lambda row: tuple([part(value) for part, value in zip(parts, row, strict=True)])
+    if source.name == "ARRAY":
+        return lambda array: tuple(map(parts[0], array))
+    if source.name == "MULTISET":
+        return lambda counts: {parts[0](element): count for element, count in counts.items()}
+    return lambda found: {parts[0](key): parts[1](value) for key, value in found.items()}
+
+
+def _or_null(function: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
+    if function is None:
+        return lambda value: value
+    return lambda value: None if value is None else function(value)
 
 
 def _to_number(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
@@ -115,6 +142,8 @@ def _to_string(source: SqlType, target: SqlType, zone: str) -> Callable[[Any], A
 def _text_function(source: SqlType, zone: str) -> Callable[[Any], str]:
     if source.is_string:
         return str
+    if source.is_nested:
+        return _nested_text(source, zone)
     if source.name == "BOOLEAN":
         return lambda value: "TRUE" if value else "FALSE"
     if source.name == "FLOAT":
@@ -134,6 +163,21 @@ def _text_function(source: SqlType, zone: str) -> Callable[[Any], str]:
     raise InvalidJob(
         f"SQL: Penstock does not support CAST from {source} to STRING", remedy="leave the column out of the query"
     )
+
+
+def _nested_text(source: SqlType, zone: str) -> Callable[[Any], str]:
+    def of(type: SqlType) -> Callable[[Any], str]:
+        text = _text_function(type, zone)
+        return lambda value: "NULL" if value is None else text(value)
+
+    if source.name == "ROW":
+        fields = [of(type) for _, type in source.fields]
+        return lambda row: f"({', '.join([text(value) for text, value in zip(fields, row, strict=True)])})"
+    first = of(source.element)
+    if source.name == "ARRAY":
+        return lambda array: f"[{', '.join(map(first, array))}]"
+    second = of(source.value) if source.name == "MAP" else str
+    return lambda found: f"{{{', '.join([f'{first(key)}={second(value)}' for key, value in found.items()])}}}"
 
 
 def _to_timestamp(source: SqlType, target: SqlType, zone: str) -> Callable[[Any], Any] | None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.sql.expressions import casts, numbers, times
-from penstock.sql.expressions.functions import FUNCTIONS
+from penstock.sql.expressions.registry import FUNCTIONS
 from penstock.sql.expressions.writer import CodeWriter, Value, define
-from penstock.sql.plan.rex import Call, InputRef, Literal, Range, Rex, SearchArgument
+from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, Range, Rex, SearchArgument
 from penstock.sql.plan.types import BYTES, SqlType
 
 _BOOLEAN = SqlType("BOOLEAN")
@@ -78,6 +78,9 @@ class Compiler:
             return Value(self._columns(rex.index), rex.type)
         if isinstance(rex, Literal):
             return self.writer.constant(literal(rex.value, rex.type, self.zone), rex.type)
+        if isinstance(rex, FieldAccess):
+            operand = self.write(rex.operand)
+            return self.writer.strict(rex.type, [operand], f"{operand}[{rex.index}]", may_be_null=rex.type.nullable)
         if isinstance(rex, SearchArgument):
             raise self.refusal("a search argument outside of SEARCH")
         special = getattr(self, f"_{rex.name.lower()}", None) if rex.name in SPECIAL else None
@@ -145,8 +148,11 @@ class Compiler:
 
     def _converted(self, rex: Rex, type: SqlType) -> Value:
         """Write the expression of a branch, converted to the common type of all branches."""
-        value = self.write(rex)
-        if value.type.name == type.name or value.source == "None" or value.type.is_string:
+        return self.convert(self.write(rex), type)
+
+    def convert(self, value: Value, type: SqlType) -> Value:
+        """Return the value in the type of the expression that contains it."""
+        if value.source == "None" or value.type.is_string or (value.type.name == type.name and not type.is_nested):
             return value
         return self._cast_value(value, type)
 

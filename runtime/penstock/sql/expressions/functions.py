@@ -13,7 +13,7 @@ Build = Callable[[Target, SqlType, list[Value]], Value]
 """Writes the call of a function, and returns its value. The source of the arguments is already written."""
 
 
-def _call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: bool = False) -> Build:
+def call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: bool = False) -> Build:
     def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         writer = compiler.writer
         name = writer.use(f"f_{function.__module__.rpartition('.')[2]}_{function.__name__}", function)
@@ -23,7 +23,7 @@ def _call(function: Callable[..., Any], *, may_be_null: bool = False, as_float: 
     return build
 
 
-def _text(template: str) -> Build:
+def text(template: str) -> Build:
     def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         return compiler.writer.strict(type, arguments, template.format(*arguments))
 
@@ -132,6 +132,8 @@ def _comparison(operator: str) -> Build:
         names = {left.type.name, right.type.name}
         is_double = bool(names & {"DOUBLE", "FLOAT"}) and "DECIMAL" in names
         parts = [f"float({value})" if is_double and value.type.name == "DECIMAL" else str(value) for value in arguments]
+        if left.type.is_nested and operator not in ("==", "!="):
+            raise compiler.refusal(f"{left.type} {operator} {right.type}")
         is_mixed = left.type.name != right.type.name
         if is_mixed and not (
             (left.type.is_number and right.type.is_number) or (left.type.is_string and right.type.is_string)
@@ -180,7 +182,7 @@ def _extract(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
 
 def _round_down(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) == 1:
-        return _call(numbers.floor)(compiler, type, arguments)
+        return call(numbers.floor)(compiler, type, arguments)
     moment, unit = arguments
     if unit.source.strip("'") not in times.FLOORED or moment.type.name != "TIMESTAMP":
         raise compiler.refusal(f"FLOOR({moment.type} TO {unit})")
@@ -191,7 +193,7 @@ def _round_down(compiler: Target, type: SqlType, arguments: list[Value]) -> Valu
 def _ceil(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     if len(arguments) > 1:
         raise compiler.refusal(f"CEIL({arguments[0].type} TO {arguments[1]})")
-    return _call(numbers.ceil)(compiler, type, arguments)
+    return call(numbers.ceil)(compiler, type, arguments)
 
 
 def _date_format(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
@@ -262,7 +264,7 @@ FUNCTIONS: dict[str, Build] = {
     "<=": _comparison("<="),
     ">": _comparison(">"),
     ">=": _comparison(">="),
-    "NOT": _text("not {0}"),
+    "NOT": text("not {0}"),
     "IS NULL": _test("{0} is None"),
     "IS NOT NULL": _test("{0} is not None"),
     "IS TRUE": _test("{0} is True"),
@@ -273,38 +275,38 @@ FUNCTIONS: dict[str, Build] = {
     "IS NOT UNKNOWN": _test("{0} is not None"),
     "IS NOT DISTINCT FROM": _test("{0} == {1}"),
     "IS DISTINCT FROM": _test("{0} != {1}"),
-    "ABS": _text("abs({0})"),
+    "ABS": text("abs({0})"),
     "FLOOR": _round_down,
     "CEIL": _ceil,
     "ROUND": _rounded,
-    "SIGN": _call(numbers.sign),
-    "SQRT": _call(numbers.root, as_float=True),
-    "POWER": _call(numbers.power, as_float=True),
-    "EXP": _call(numbers.exp, as_float=True),
-    "LN": _call(numbers.ln, as_float=True),
-    "LOG10": _call(numbers.log10, as_float=True),
-    "UPPER": _text("{0}.upper()"),
-    "LOWER": _text("{0}.lower()"),
-    "CHAR_LENGTH": _text("len({0})"),
-    "CHARACTER_LENGTH": _text("len({0})"),
-    "||": _text("{0} + {1}"),
+    "SIGN": call(numbers.sign),
+    "SQRT": call(numbers.root, as_float=True),
+    "POWER": call(numbers.power, as_float=True),
+    "EXP": call(numbers.exp, as_float=True),
+    "LN": call(numbers.ln, as_float=True),
+    "LOG10": call(numbers.log10, as_float=True),
+    "UPPER": text("{0}.upper()"),
+    "LOWER": text("{0}.lower()"),
+    "CHAR_LENGTH": text("len({0})"),
+    "CHARACTER_LENGTH": text("len({0})"),
+    "||": text("{0} + {1}"),
     "CONCAT_WS": _concat_ws,
-    "SUBSTRING": _call(texts.substring, may_be_null=True),
-    "SUBSTR": _call(texts.substring, may_be_null=True),
+    "SUBSTRING": call(texts.substring, may_be_null=True),
+    "SUBSTR": call(texts.substring, may_be_null=True),
     "TRIM": _trim,
-    "LTRIM": _text("{0}.lstrip(' ')"),
-    "RTRIM": _text("{0}.rstrip(' ')"),
-    "LIKE": _call(texts.like),
-    "REPLACE": _text("{0}.replace({1}, {2})"),
-    "POSITION": _call(texts.position),
-    "LEFT": _call(texts.left),
-    "RIGHT": _call(texts.right),
+    "LTRIM": text("{0}.lstrip(' ')"),
+    "RTRIM": text("{0}.rstrip(' ')"),
+    "LIKE": call(texts.like),
+    "REPLACE": text("{0}.replace({1}, {2})"),
+    "POSITION": call(texts.position),
+    "LEFT": call(texts.left),
+    "RIGHT": call(texts.right),
     "LPAD": _padded(on_left=True),
     "RPAD": _padded(on_left=False),
-    "REVERSE": _text("{0}[::-1]"),
-    "REPEAT": _text("{0} * {1}"),
-    "INITCAP": _call(texts.initcap),
-    "SPLIT_INDEX": _call(texts.split_index, may_be_null=True),
+    "REVERSE": text("{0}[::-1]"),
+    "REPEAT": text("{0} * {1}"),
+    "INITCAP": call(texts.initcap),
+    "SPLIT_INDEX": call(texts.split_index, may_be_null=True),
     "MD5": _digest_of("md5"),
     "SHA1": _digest_of("sha1"),
     "SHA256": _digest_of("sha256"),

@@ -90,6 +90,9 @@ class Target(Protocol):
     def zone(self) -> str:
         """Return the time zone of TIMESTAMP_LTZ."""
 
+    def convert(self, value: Value, type: SqlType) -> Value:
+        """Return the value in another type."""
+
     def refusal(self, what: str) -> InvalidJob:
         """Return the error that Penstock does not support something."""
 

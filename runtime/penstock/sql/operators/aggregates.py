@@ -227,6 +227,11 @@ def _aggregate(call: AggregateCall, *, retracts: bool) -> Aggregate:
             f"SQL: Penstock does not support the aggregate {call.function}{over}",
             remedy=f"use one of {', '.join(sorted(FUNCTIONS))}",
         )
+    if call.distinct and call.argument_types[0].contains("MAP", "MULTISET"):
+        raise InvalidJob(
+            f"SQL: Penstock does not support {call.function}(DISTINCT …) of the type {call.argument_types[0]}",
+            remedy="CAST the argument to STRING",
+        )
     aggregate = found(call.type)
     return Distinct(aggregate) if call.distinct else aggregate
 

@@ -61,6 +61,16 @@ class Calc(Node):
 
 
 @dataclass(frozen=True)
+class Correlate(Node):
+    """A join of each row with the rows of a table function. `condition` refers to the columns of the function."""
+
+    call: Rex
+    condition: Rex | None
+    is_left: bool
+    left_columns: int
+
+
+@dataclass(frozen=True)
 class Exchange(Node):
     """A hash exchange by `keys`. Without keys, one subtask receives all rows."""
 

@@ -13,6 +13,7 @@ from penstock.sql.plan.nodes import (
     AggregateCall,
     Calc,
     Column,
+    Correlate,
     Deduplicate,
     Exchange,
     GroupAggregate,
@@ -137,6 +138,19 @@ def _calc(source: Source, base: dict[str, Any]) -> Node:
     return Calc(**base, projection=projection, condition=expression(source.raw.get("condition")))
 
 
+def _correlate(source: Source, base: dict[str, Any]) -> Node:
+    raw = source.raw
+    if raw["joinType"] not in ("INNER", "LEFT"):
+        raise refusal(f"the correlation {raw['joinType']} is not supported", "use CROSS JOIN or LEFT JOIN … ON TRUE")
+    return Correlate(
+        **base,
+        call=rex_of(raw["functionCall"]),
+        condition=expression(raw.get("condition")),
+        is_left=raw["joinType"] == "LEFT",
+        left_columns=len(source.inputs[0]),
+    )
+
+
 def _exchange(source: Source, base: dict[str, Any]) -> Node:
     (properties,) = source.raw["inputProperties"]
     distribution = properties["requiredDistribution"]
@@ -252,6 +266,7 @@ READERS = {
     "values": Reader(_values, ("1",)),
     "watermark-assigner": Reader(_watermark, ("1",)),
     "calc": Reader(_calc, ("1",)),
+    "correlate": Reader(_correlate, ("1",)),
     "exchange": Reader(_exchange, ("1",)),
     "union": Reader(_union, ("1",)),
     "group-aggregate": Reader(_group, ("1",)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.common.errors import InvalidJob
@@ -53,7 +53,16 @@ class Call:
     type: SqlType
 
 
-Rex = InputRef | Literal | SearchArgument | Call
+@dataclass(frozen=True)
+class FieldAccess:
+    """A field of a row, by its position."""
+
+    operand: Rex
+    index: int
+    type: SqlType
+
+
+Rex = FieldAccess | InputRef | Literal | SearchArgument | Call
 
 
 def rex_of(node: dict[str, Any]) -> Rex:
@@ -69,6 +78,8 @@ def rex_of(node: dict[str, Any]) -> Rex:
         if "sarg" in node:
             return _search(node)
         return Literal(node.get("value"), type_of(node["type"]))
+    if kind == "FIELD_ACCESS":
+        return _field(node)
     if kind == "CALL" and "internalName" in node:
         name = node["internalName"].strip("$").rsplit("$", 1)[0]
         return Call(name, tuple(map(rex_of, node.get("operands", ()))), type_of(node["type"]))
@@ -77,6 +88,19 @@ def rex_of(node: dict[str, Any]) -> Rex:
         f"SQL: Penstock cannot evaluate {what}",
         remedy="use a function that docs/sql.md lists, or compute the column with to_data_stream() and map()",
     )
+
+
+def _field(node: dict[str, Any]) -> Rex:
+    """Return the access to a field. A field of the correlated row is a column of the input."""
+    expr = node["expr"]
+    is_input = expr["kind"] == "CORREL_VARIABLE"
+    operand = None if is_input else rex_of(expr)
+    row = type_of(expr["type"]) if operand is None else operand.type
+    index = [name for name, _ in row.fields].index(node["name"])
+    found = row.fields[index][1]
+    if operand is None:
+        return InputRef(index, found)
+    return FieldAccess(operand, index, replace(found, nullable=found.nullable or row.nullable))
 
 
 def _search(node: dict[str, Any]) -> SearchArgument:

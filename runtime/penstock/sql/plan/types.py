@@ -12,6 +12,7 @@ INTEGERS = {"TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64}
 """Integer types with their size in bits."""
 STRINGS = ("CHAR", "VARCHAR")
 BYTES = ("BINARY", "VARBINARY")
+NESTED = ("ARRAY", "MAP", "MULTISET", "ROW")
 _ALIASES = {
     "INT": "INTEGER",
     "STRING": "VARCHAR",
@@ -33,7 +34,7 @@ class SqlType:
     Args:
         name: such as `INTEGER`, `DECIMAL`, `TIMESTAMP_LTZ`, `INTERVAL_MS`, `INTERVAL_MONTHS`.
         precision: length of strings, digits of a DECIMAL, digits after the second of a time.
-        fields: names and types of the fields of a ROW, with empty names for the parts of ARRAY and MAP.
+        fields: names and types of the fields of a ROW, with empty names for the parts of ARRAY, MAP and MULTISET.
     """
 
     name: str
@@ -58,8 +59,34 @@ class SqlType:
     def is_string(self) -> bool:
         return self.name in STRINGS
 
+    @property
+    def is_nested(self) -> bool:
+        return self.name in NESTED
+
+    @property
+    def element(self) -> SqlType:
+        """Type of the elements of an ARRAY or MULTISET."""
+        return self.fields[0][1]
+
+    @property
+    def key(self) -> SqlType:
+        """Type of the keys of a MAP."""
+        return self.fields[0][1]
+
+    @property
+    def value(self) -> SqlType:
+        """Type of the values of a MAP."""
+        return self.fields[1][1]
+
+    def contains(self, *names: str) -> bool:
+        """Return whether the type, or a part of it at any depth, has one of these names."""
+        return self.name in names or any(type.contains(*names) for _, type in self.fields)
+
     def __str__(self) -> str:
         suffix = "" if self.nullable else " NOT NULL"
+        if self.fields:
+            parts = ", ".join(f"{name} {type}".strip() for name, type in self.fields)
+            return f"{self.name}<{parts}>{suffix}"
         if self.name == "DECIMAL":
             return f"DECIMAL({self.precision}, {self.scale}){suffix}"
         if self.is_time_of_day:
@@ -86,8 +113,14 @@ def type_of(value: Any) -> SqlType:
     if name == "ROW":
         fields = tuple((field["name"], type_of(field["fieldType"])) for field in value["fields"])
         return SqlType("ROW", nullable, fields=fields)
+    if name in ("ARRAY", "MULTISET"):
+        return SqlType(name, nullable, fields=(("", type_of(value["elementType"])),))
+    if name == "MAP":
+        return SqlType(name, nullable, fields=(("", type_of(value["keyType"])), ("", type_of(value["valueType"]))))
     if name in ("TIMESTAMP", "TIMESTAMP_LTZ"):
         return _checked_precision(SqlType(name, nullable, value["precision"]))
+    if name in (*STRINGS, *BYTES):  # such as the CHAR(0) of an empty literal
+        return SqlType(name, nullable, value.get("length", 0))
     if name in ("SYMBOL", "NULL"):
         return SqlType(name, nullable)
     raise _refused(name)
@@ -155,6 +188,8 @@ class _Parser:
     def _named(self, name: str) -> SqlType:
         if name == "ROW":
             return SqlType("ROW", fields=tuple(self._fields()))
+        if name in NESTED:
+            return SqlType(name, fields=tuple(self._parts(2 if name == "MAP" else 1)))
         if name == "INTERVAL":
             return self._interval()
         numbers = self._numbers()
@@ -178,13 +213,23 @@ class _Parser:
             self._numbers()
         return SqlType("INTERVAL_MONTHS" if units[0] in ("YEAR", "MONTH") else "INTERVAL_MS")
 
+    def _parts(self, count: int) -> list[tuple[str, SqlType]]:
+        if not self._take("<"):
+            raise _refused(self._text)
+        parts = [("", self.type())]
+        while len(parts) < count and self._take(","):
+            parts.append(("", self.type()))
+        if len(parts) < count or not self._take(">"):
+            raise _refused(self._text)
+        return parts
+
     def _fields(self) -> list[tuple[str, SqlType]]:
         fields = []
         if not self._take("<"):
             raise _refused(self._text)
         while not self._take(">"):
             name = self._next()
-            if name == ",":
+            if name == "," or name.startswith("'"):  # a comma, or the comment of a field
                 continue
             fields.append((name.strip("`").replace("``", "`"), self.type()))
         return fields

@@ -73,7 +73,7 @@ class JsonFormat(Format):
         super()._prepare()
         self._fields = list(zip((column.name for column in self._columns), self._readers, strict=True))
         self._writers = [(column.name, json_writer(column.type)) for column in self._columns]
-        is_exact = any(column.type.name == "DECIMAL" for column in self._columns)
+        is_exact = any(column.type.contains("DECIMAL") for column in self._columns)
         self._decoder = json.JSONDecoder(parse_float=Decimal if is_exact else None)
 
     def _parsed(self, data: str | bytes) -> SqlRow | None:
@@ -98,7 +98,14 @@ class JsonFormat(Format):
 
 
 def _json_text(value: Any) -> str:
-    return format(value, "f") if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
+    """Return the JSON of a value. Decimals have all of their digits."""
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, list):
+        return f"[{','.join(map(_json_text, value))}]"
+    if isinstance(value, dict):
+        return f"{{{','.join([f'{json.dumps(key)}:{_json_text(part)}' for key, part in value.items()])}}}"
+    return json.dumps(value, ensure_ascii=False)
 
 
 class CsvFormat(Format):
@@ -154,6 +161,11 @@ def format_of(options: TableOptions, prefix: str = "") -> Format:
         options.choice(f"{own}timestamp-format.standard", ("SQL", "ISO-8601"), "SQL")
         return JsonFormat(columns, ignores_errors=ignores)
     if name == "csv":
+        nested = next((column for column in columns if column.type.is_nested), None)
+        if nested is not None:
+            raise options.refusal(
+                f"CSV cannot contain the column {nested.name} of the type {nested.type}", "use the format json"
+            )
         return CsvFormat(
             columns,
             ignores_errors=options.flag(f"{own}ignore-parse-errors", default=False),

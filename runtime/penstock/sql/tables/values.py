@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from penstock.common.errors import RecordFormatError
+from penstock.common.errors import InvalidJob, RecordFormatError
+from penstock.common.types import Row
 from penstock.sql.expressions import numbers, times
 from penstock.sql.plan.types import BYTES, INTEGERS, SqlType
 
@@ -44,6 +45,8 @@ def reader(type: SqlType) -> Convert:
 
 
 def _reader(type: SqlType) -> Convert:
+    if type.is_nested:
+        return _nested_reader(type)
     if type.is_string:
         return _text
     if type.is_integer:
@@ -68,6 +71,29 @@ def _reader(type: SqlType) -> Convert:
         return found if cut is None else times.truncate(found, cut)
 
     return read
+
+
+def _nested_reader(type: SqlType) -> Convert:
+    """Return a function from a JSON array or object to the value of a nested type."""
+    parts = [reader(part) for _, part in type.fields]
+
+    def array(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise _Wrong(value)
+        return tuple(map(parts[0], value))
+
+    def entries(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Wrong(value)
+        return {parts[0](key): read(found) for key, found in value.items()}
+
+    def row(value: Any) -> Any:
+        if not isinstance(value, dict):
+            raise _Wrong(value)
+        return tuple([part(value.get(name)) for part, (name, _) in zip(parts, type.fields, strict=True)])
+
+    read = parts[1] if type.name == "MAP" else partial(_integer, bits=32)
+    return {"ARRAY": array, "ROW": row}.get(type.name, entries)
 
 
 def _text(value: Any) -> str:
@@ -95,7 +121,9 @@ def _boolean(value: Any) -> bool:
 
 
 def json_writer(type: SqlType) -> Convert:
-    """Return a function from a value of the type to a value that JSON has."""
+    """Return a function from a value of the type to a value that JSON has. A DECIMAL stays a Decimal."""
+    if type.is_nested:
+        return _nested_writer(type)
     if type.is_time_of_day:
         suffix = "Z" if type.name == "TIMESTAMP_LTZ" else ""
         return lambda value: _trimmed(value) + suffix
@@ -106,6 +134,32 @@ def json_writer(type: SqlType) -> Convert:
     if type.name in BYTES:
         return lambda value: base64.b64encode(value).decode()
     return lambda value: value
+
+
+def _or_null(convert: Convert) -> Convert:
+    return lambda value: None if value is None else convert(value)
+
+
+def _nested_writer(type: SqlType) -> Convert:
+    parts = [_or_null(json_writer(part)) for _, part in type.fields]
+    if type.name == "ARRAY":
+        return lambda value: list(map(parts[0], value))
+    if type.name == "ROW":
+        names = [name for name, _ in type.fields]
+        return lambda value: {n: part(field) for n, part, field in zip(names, parts, value, strict=True)}
+    if not type.key.is_string:
+        raise InvalidJob(
+            f"SQL: JSON cannot contain the type {type}, because its keys are not strings",
+            remedy="CAST it to a MAP with keys of the type STRING, or to STRING",
+        )
+    write = parts[1] if type.name == "MAP" else int
+
+    def entries(value: Any) -> Any:
+        if None in value:
+            raise RecordFormatError("JSON cannot contain a map with the key NULL", remedy="filter these rows before")
+        return {key: write(found) for key, found in value.items()}
+
+    return entries
 
 
 def _trimmed(micros: int) -> str:
@@ -137,7 +191,28 @@ def to_python(type: SqlType, zone: str) -> Convert | None:
         return lambda value: (datetime.min + timedelta(milliseconds=value)).time()
     if type.name == "INTERVAL_MS":
         return lambda value: timedelta(milliseconds=value)
-    return None
+    return _nested_to_python(type, zone) if type.is_nested else None
+
+
+def _nested_to_python(type: SqlType, zone: str) -> Convert:
+    """Return a function to a list, a dict or a Row. A MULTISET becomes a dict of counts."""
+    found = [to_python(part, zone) for _, part in type.fields]
+    parts = [_same if part is None else _or_null(part) for part in found]
+    if type.name == "ARRAY":
+        return lambda value: list(map(parts[0], value))
+    if type.name == "ROW":
+        names = [name for name, _ in type.fields]
+        return lambda value: Row.of([part(field) for part, field in zip(parts, value, strict=True)], names)
+    second = parts[1] if type.name == "MAP" else _same
+    return lambda value: {_hashable(parts[0](key)): second(field) for key, field in value.items()}
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list | Row) else value
 
 
 def from_python(value: Any) -> Any:
@@ -157,12 +232,28 @@ def from_python(value: Any) -> Any:
 
 def printed(type: SqlType) -> Convert:
     """Return a function from a value of the type to its text in the print connector, as Java prints it."""
+    if type.is_nested:
+        return _nested_printed(type)
     if type.is_time_of_day:
         suffix = "Z" if type.name == "TIMESTAMP_LTZ" else ""
         return lambda value: _java_time(value, always_seconds=bool(suffix)) + suffix
     if type.name in BYTES:
         return lambda value: str(list(value))
     return csv_writer(type)
+
+
+def _nested_printed(type: SqlType) -> Convert:
+    def of(part: SqlType) -> Convert:
+        text = printed(part)
+        return lambda value: "null" if value is None else text(value)
+
+    parts = [of(part) for _, part in type.fields]
+    if type.name == "ARRAY":
+        return lambda value: f"[{', '.join(map(parts[0], value))}]"
+    if type.name == "ROW":
+        return lambda value: f"+I[{', '.join([part(field) for part, field in zip(parts, value, strict=True)])}]"
+    second = parts[1] if type.name == "MAP" else str
+    return lambda value: f"{{{', '.join([f'{parts[0](key)}={second(field)}' for key, field in value.items()])}}}"
 
 
 def _java_time(micros: int, *, always_seconds: bool) -> str:

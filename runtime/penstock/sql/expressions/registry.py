@@ -1,0 +1,8 @@
+"""All functions of expressions, by Flink's names."""
+
+from __future__ import annotations
+
+from penstock.sql.expressions import functions, nested
+from penstock.sql.expressions.functions import Build
+
+FUNCTIONS: dict[str, Build] = {**functions.FUNCTIONS, **nested.FUNCTIONS}
