@@ -151,9 +151,9 @@ class JobMaster:
         self._thread = threading.Thread(target=self.run, name=f"job-{self.job_id[:8]}", daemon=True)
         self._thread.start()
 
-    def request(self, operation: Operation) -> Operation:
-        """Queue a request. The request fails at once if the job has ended."""
-        self._requests.submit(operation)
+    def request(self, operation: Operation, *, is_inherited: bool = False) -> Operation:
+        """Queue a request. The request fails at once if the job has ended. See `JobRequests.submit`."""
+        self._requests.submit(operation, is_inherited=is_inherited)
         return operation
 
     def suspend(self) -> None:
@@ -387,7 +387,8 @@ class JobMaster:
             self._record_failure(error)
         steps = self.parts.steps
         steps.begin(WAITING)
-        graph = self.scheduler.place(self.runner, self._pause_while_down, self._record_event)
+        ends = self._requests.inherited_cancel is not None
+        graph = self.graph if ends else self.scheduler.place(self.runner, self._pause_while_down, self._record_event)
         steps.begin(TAKING_OVER)
         recovery = self._take_over()
         # The leader epoch is unique: no attempt of any JobManager of this job has the same number.
@@ -415,6 +416,7 @@ class JobMaster:
         if self.runner.streaming and not self.settings.aligns(batch=graph.is_batch):
             self.parts.commits.warn_of_repeats()
         self.checkpoints.begin_attempt(recovery, graph, self._monotonic())
+        self._requests.execute_inherited_cancel()
         if recovery.is_drained:
             self._record_event("the job was stopped with --drain, and all its sink commits are done. No work remains")
             raise Stopped(JobStatus.FINISHED)

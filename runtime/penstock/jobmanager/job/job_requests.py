@@ -72,12 +72,23 @@ class JobRequests:
         """Requests that the state machine received and has not answered."""
         self._restart_attempt: events.RestartAttempt | None = None
         self._enforcing: threading.Thread | None = None
+        self.inherited_cancel: Operation | None = None
+        """Request to the previous leader that was not executed."""
 
     # --- from other threads -----------------------------------------------------------------------------------
 
-    def submit(self, operation: Operation) -> None:
-        """Queue a request. The request fails at once if the job has ended."""
-        if self._history.status.is_globally_terminal_state() or self._done.is_set():
+    def submit(self, operation: Operation, *, is_inherited: bool = False) -> None:
+        """Queue a request. The request fails at once if the job has ended.
+
+        Args:
+            is_inherited: whether this is a cancel that the previous leader received, and the first attempt has not started. The job is then
+                cancelled when this JobManager has claimed it, without slots and tasks. The claim must come first: it ends the previous
+                leader, and only then the checkpoints may be deleted.
+        """
+        if is_inherited:
+            self.inherited_cancel = operation
+            self._enforce_end()
+        elif self._history.status.is_globally_terminal_state() or self._done.is_set():
             operation.fail(f"job {self._job_id} is {self._history.status.value}")
         elif operation.kind == "rescale" and self.runner.available_slots() < int(operation.arguments["parallelism"]):
             threading.Thread(target=self._submit_with_slots, args=(operation,), daemon=True).start()
@@ -89,6 +100,16 @@ class JobRequests:
         self._queue.put(Operation("suspend"))
         self._parts.wake.set()
         self._enforce_end()
+
+    def execute_inherited_cancel(self) -> None:
+        """Cancel the job if the previous leader has left a request for it. Call it between attempts.
+
+        Raises:
+            Stopped: the job must end.
+        """
+        if self.inherited_cancel is not None:
+            self._take(self.inherited_cancel)
+            self.settle()
 
     def _submit_with_slots(self, operation: Operation) -> None:
         """Let a local cluster start the workers for a rescale while the job runs. A rescale that is refused starts no workers."""

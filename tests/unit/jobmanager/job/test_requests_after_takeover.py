@@ -6,10 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.files.storage import CheckpointStorage, read_record
+from penstock.checkpoint.leadership.fencing import list_leader_folder
 from penstock.checkpoint.store.faults import Fault, FaultyStore
 from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy
@@ -20,6 +22,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.job.scheduler import JobScheduler
 from penstock.jobmanager.process.session import request_journal
 from penstock.jobmanager.process.session.request_journal import FOLDER, KEPT, RequestJournal
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
@@ -231,3 +234,68 @@ def test_a_request_whose_file_was_not_complete_is_not_executed(tmp_path: Path) -
     (folder / request.id).rename(folder / f"{request.id}.{'0' * 32}{TEMPORARY_SUFFIX}")
     journal = RequestJournal(CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB))
     assert journal.load(type("Any", (), {})()) == []
+
+
+def test_an_inherited_cancel_claims_the_job_and_needs_no_slots(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claim ends the previous leader, which may only be paused. Its checkpoints are deleted after that."""
+    first = running(sessions, tmp_path)
+    until(lambda: bool(first.checkpoints.storage.checkpoint_ids()), first)
+    first.suspend()
+    assert first.wait(30) is JobStatus.SUSPENDED
+    savepoint = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+    request = Operation("cancel", {"job": JOB}, id="b" * 32)
+    journal = RequestJournal(first.checkpoints.storage)
+    journal.load(first)
+    for operation in (savepoint, request):
+        journal.accept(operation, first)
+    claims = list_leader_folder(first.checkpoints.storage).highest_claim
+
+    def place(*arguments: object) -> None:
+        raise AssertionError("a cancel waits for slots")
+
+    monkeypatch.setattr(JobScheduler, "place", place)
+    second = start(sessions, tmp_path)
+    assert second.wait(30) is JobStatus.CANCELED, second.error
+    assert of(sessions, request.id).failure is None
+    assert of(sessions, savepoint.id).wait(30)
+    assert "CANCELED" in str(of(sessions, savepoint.id).failure)
+    result = second.checkpoints.result()
+    assert result is not None
+    assert result.status is JobStatus.CANCELED
+    assert result.epoch > claims
+
+
+def test_requests_are_read_at_the_same_time_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = CheckpointStorage(f"file://{tmp_path}", JOB)
+    master: JobMaster = type("Any", (), {"settings": type("Settings", (), {"configuration": {}})()})()
+    journal = RequestJournal(storage)
+    for number in range(40):
+        operation = Operation("checkpoint", id=f"{number:032x}")
+        journal.accept(operation, master)
+        operation.complete(result=number)
+    read, at_once, most = [], 0, 0
+    lock = threading.Lock()
+
+    def slow(storage: CheckpointStorage, path: str, *more: Any) -> Any:
+        nonlocal at_once, most
+        with lock:
+            at_once, most = at_once + 1, max(most, at_once + 1)
+            read.append(path)
+        time.sleep(0.02)
+        with lock:
+            at_once -= 1
+        return read_record(storage, path, *more)
+
+    monkeypatch.setattr(request_journal, "read_record", slow)
+    standby = RequestJournal(storage)
+    standby.note_earlier()
+    assert len(read) == 80
+    assert most > 4
+    journal.accept(Operation("checkpoint", id="f" * 32), master)
+    read.clear()
+    found = standby.load(master)
+    assert read == [f"{FOLDER}/{'f' * 32}"]
+    assert [operation.result for operation in found] == [*range(40), None]
+    assert [operation.is_done for operation in found] == [True] * 40 + [False]

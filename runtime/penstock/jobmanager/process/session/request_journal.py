@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -31,6 +32,9 @@ FOLDER = "requests"
 KEPT = 100
 """Number of stored requests. The oldest ones with an answer are deleted."""
 _ANSWER = ".answer"
+_UNREADABLE = "the answer cannot be read. The request was executed"
+_READERS = 16
+"""Number of records that are read at the same time."""
 _POLICY = RetryPolicy(retry_for=5.0)
 """Retry policy: a client waits for its request to be stored."""
 _REMEDY = "this file has a request to the job. Remove it, and repeat the request"
@@ -64,11 +68,18 @@ class RequestJournal:
         self._answered: set[str] = set()
         self._lock = threading.Lock()
         self._earlier: set[str] | None = None
+        self._read: dict[str, StoredRequest | StoredAnswer] = {}
+        """Records that were read, by name. No record ever changes."""
 
     def note_earlier(self) -> None:
-        """Remember the requests that exist while this process waits. Later rescales take precedence over this process's parallelism."""
+        """Remember the requests that exist while this process waits. Later rescales take precedence over this process's parallelism.
+
+        This method reads them too, so that a takeover reads only newer ones.
+        """
         if self._earlier is None:
-            self._earlier = set(self._storage.list_names(FOLDER))
+            names = self._storage.list_names(FOLDER)
+            self._read_all(names)
+            self._earlier = set(names)
 
     def accept(self, operation: Operation, master: JobMaster) -> None:
         """Store a request, and its answer when it has one.
@@ -93,32 +104,49 @@ class RequestJournal:
             StorageError: storage does not respond.
         """
         names = self._storage.list_names(FOLDER)
+        self._read_all(names)
         found: list[tuple[int, Operation]] = []
         for name in names:
-            if not _is_request(name):  # an answer, or the file of a put that a crash has interrupted
-                continue
-            try:
-                stored = read_record(self._storage, f"{FOLDER}/{name}", StoredRequest, _REMEDY)
-            except ObjectMissing:
-                continue
-            except SnapshotTorn as torn:  # one damaged file must not prevent the takeover of the job
-                logger.error("a request is ignored: %s", torn)
+            stored = self._read.get(name)
+            if not isinstance(stored, StoredRequest):
                 continue
             operation = Operation(stored.kind, stored.arguments, id=name)
             if f"{name}{_ANSWER}" in names:
-                _apply(operation, self._answer(name))
+                answer = self._read.get(f"{name}{_ANSWER}")
+                _apply(operation, answer if isinstance(answer, StoredAnswer) else StoredAnswer(failure=_UNREADABLE))
                 self._answered.add(name)
             else:
                 operation.before_done = self._storing_answer(master)
             self._numbers[name] = stored.number
             found.append((stored.number, operation))
+        self._read.clear()
         return [operation for _, operation in sorted(found, key=lambda item: item[0])]
 
-    def _answer(self, name: str) -> StoredAnswer:
+    def _read_all(self, names: Collection[str]) -> None:
+        """Read the requests and answers that were not read before, several at a time.
+
+        Raises:
+            StorageError: storage does not respond.
+        """
+        # Other names belong to puts that a crash has interrupted.
+        wanted = [name for name in names if _is_request(name.removesuffix(_ANSWER)) and name not in self._read]
+        if wanted:
+            with ThreadPoolExecutor(_READERS, thread_name_prefix="requests") as readers:
+                for name, record in zip(wanted, readers.map(self._read_one, wanted), strict=True):
+                    if record is not None:
+                        self._read[name] = record
+
+    def _read_one(self, name: str) -> StoredRequest | StoredAnswer | None:
+        """Return a record, or None if it does not exist or is damaged. One damaged file must not prevent the takeover of the job."""
         try:
-            return read_record(self._storage, f"{FOLDER}/{name}{_ANSWER}", StoredAnswer, _REMEDY)
-        except (ObjectMissing, SnapshotTorn) as error:  # the request was executed, so it must not be executed again
-            return StoredAnswer(failure=f"the answer cannot be read: {error}")
+            if name.endswith(_ANSWER):
+                return read_record(self._storage, f"{FOLDER}/{name}", StoredAnswer, _REMEDY)
+            return read_record(self._storage, f"{FOLDER}/{name}", StoredRequest, _REMEDY)
+        except ObjectMissing:
+            return None
+        except SnapshotTorn as torn:
+            logger.error("a request or its answer is ignored: %s", torn)
+            return None
 
     def parallelism(self, operations: list[Operation]) -> int | None:
         """Return the parallelism of the last rescale since the start of this process, or None if there was none."""
@@ -201,7 +229,13 @@ def continue_requests(
     if ended is not None:
         for operation in pending:
             _answer_of_ended(operation, ended, master.job_id)
-    elif pending:
+        return
+    cancel = next((operation for operation in pending if operation.kind == "cancel"), None)
+    if cancel is not None:  # it needs no running tasks. Other requests then fail with the end of the job
+        logger.info("the job is cancelled, because the previous leader received this request")
+        master.request(cancel, is_inherited=True)
+        pending.remove(cancel)
+    if pending:
         logger.info("%d requests to the previous leader are executed when the job runs", len(pending))
         threading.Thread(target=_execute_when_running, args=(master, pending), name="requests", daemon=True).start()
 
