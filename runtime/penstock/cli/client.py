@@ -124,16 +124,17 @@ class RestClient:
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
         return self._log_part(f"{path}/{file}", start)
 
-    def thread_dump(self, task_manager: str | None) -> models.ThreadDump:
-        """Return the threads of a TaskManager's Python workers. None means the threads of the JobManager's process."""
+    def thread_dump(self, task_manager: str | None, job_id: str = "") -> models.ThreadDump:
+        """Return the threads of a TaskManager's Python workers. None means the JobManager's process, or the process that runs a job's program."""
         path = "/jobmanager" if task_manager is None else f"/taskmanagers/{_part(task_manager)}"
+        path = f"/jobs/{_part(job_id)}" if job_id else path
         return self._get(f"{path}/thread-dump", models.ThreadDump)
 
     def flame_graph(
-        self, job_id: str, vertex: str, *, seconds: float, hertz: int, kind: str, subtask: int | None = None
+        self, job_id: str, vertex: str | None, *, seconds: float, hertz: int, kind: str, subtask: int | None = None
     ) -> str:
-        """Sample a vertex or one of its subtasks for `seconds` seconds, and return folded stacks."""
-        path = f"/jobs/{_part(job_id)}/vertices/{_part(vertex)}/flamegraph"
+        """Sample a vertex or one of its subtasks for `seconds` seconds, and return folded stacks. Without a vertex, sample the program."""
+        path = f"/jobs/{_part(job_id)}{'' if vertex is None else f'/vertices/{_part(vertex)}'}/flamegraph"
         params = {"seconds": str(seconds), "hertz": str(hertz), "type": kind, "format": "folded"}
         if subtask is not None:
             params["subtaskindex"] = str(subtask)

@@ -130,7 +130,8 @@ class ClusterGateway(Protocol):
         ...
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
-        """Sample the threads of a TaskManager's Python workers. None means the JobManager's process.
+        """Sample the threads of a TaskManager's Python workers. None means the JobManager's process. If `of` names a job of a session, this is
+        the process of the job's program.
 
         Args:
             seconds: duration of the sampling and of the call. 0 means one sample.

@@ -32,11 +32,22 @@ def stacks(
             metavar="[TASKMANAGER]...", help="Ids of TaskManagers, or `jobmanager`. Default: all TaskManagers."
         ),
     ] = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--program", metavar="JOB", help="Show the process that runs the program of this job instead."),
+    ] = None,
     master: Master = DEFAULT_MASTER,
     token_file: TokenFile = None,
 ) -> None:
-    """Print the current stacks of the Python workers' threads. Use it to find the line at which a job hangs."""
+    """Print the current stacks of the Python workers' threads. Use it to find the line at which a job hangs.
+
+    A session cluster has a process for each program. `--program` shows the threads of this process.
+    """
     client = connect(master, token_file)
+    if job is not None:
+        for thread in client.thread_dump(None, client.find_job(job).jid).thread_infos:
+            typer.echo(f"{thread.stringified_thread_info.rstrip()}\n")
+        return
     for name in task_managers or [worker.id for worker in client.task_managers().taskmanagers]:
         for thread in client.thread_dump(None if name == JOB_MANAGER else name).thread_infos:
             typer.echo(f"{name}: {thread.stringified_thread_info.rstrip()}\n")
@@ -54,6 +65,9 @@ def flame_graph(
             help="Id of the vertex or a part of its name. Optional if the job has one vertex.",
         ),
     ] = None,
+    program: Annotated[
+        bool, typer.Option("--program", help="Sample the process that runs the job's program, not a vertex.")
+    ] = False,
     subtask: Annotated[int | None, typer.Option("--subtask", min=0, help="Sample only this subtask.")] = None,
     seconds: Annotated[
         float, typer.Option("-s", "--seconds", min=0.1, max=LONGEST_S, help="Time over which stacks are sampled.")
@@ -75,7 +89,7 @@ def flame_graph(
     client = connect(master, token_file)
     found = client.job(client.find_job(job).jid)
     named = [one for one in found.vertices if vertex is None or vertex == one.id or vertex in one.name]
-    if len(named) != 1:
+    if len(named) != 1 and not program:
         known = "; ".join(one.name for one in found.vertices)
         raise RequestFailed(
             f"job '{found.name}' has no vertex '{vertex}'" if not named else "the command needs one vertex",
@@ -83,7 +97,8 @@ def flame_graph(
             code="NOT_FOUND",
             status=404,
         )
-    text = client.flame_graph(found.jid, named[0].id, seconds=seconds, hertz=hertz, kind=kind.value, subtask=subtask)
+    sampled = None if program else named[0].id
+    text = client.flame_graph(found.jid, sampled, seconds=seconds, hertz=hertz, kind=kind.value, subtask=subtask)
     if not text:
         typer.echo("no stacks were sampled: no subtask of the vertex runs in a process that can be sampled", err=True)
     if output is None:

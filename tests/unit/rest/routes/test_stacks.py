@@ -66,3 +66,18 @@ def test_an_ended_job_has_an_empty_graph(client: AsgiClient) -> None:
     for vertex in vertices:
         path = f"/jobs/{OLD_ID}/vertices/{vertex['id']}/flamegraph?seconds=0.1"
         assert client.get(path).json()["root"] == {"name": "root", "value": 0, "children": []}
+
+
+def test_the_process_of_the_program_has_a_thread_dump_and_a_flame_graph(client: AsgiClient) -> None:
+    dump = client.get(f"/jobs/{JOB_ID}/thread-dump").json()["threadInfos"]
+    assert "MainThread" in {thread["threadName"] for thread in dump}
+    assert client.get(f"/jobs/{JOB_ID}/flamegraph?seconds=0.1").json()["root"]["value"] > 0
+    assert "MainThread;" in client.get(f"/jobs/{JOB_ID}/flamegraph?seconds=0.1&format=folded").text
+
+
+@pytest.mark.parametrize("path", ["thread-dump", "flamegraph?seconds=0.1"])
+def test_an_ended_program_has_no_process(client: AsgiClient, path: str) -> None:
+    answer = client.get(f"/jobs/{OLD_ID}/{path}")
+    assert answer.status_code == 409
+    assert "no process runs its program" in answer.text
+    assert client.get(f"/jobs/{'f' * 32}/{path}").status_code == 404

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from penstock.common.stacks.sampling import Sample
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.history.archive import JobArchive, archive_of
 from penstock.jobmanager.process.programs.process.program_functions import RESULTS
@@ -113,6 +114,11 @@ class RemoteGateway:
 
     def live_entries(self, job_id: str, name: str, uid: str | None, key: str) -> facts.StateEntries:
         found: facts.StateEntries = self._call("live_entries", job_id, name, uid, key)
+        return found
+
+    def stacks(self, seconds: float, hertz: int) -> list[Sample]:
+        """Sample the threads of the process."""
+        found: list[Sample] = self._call("stacks", seconds, hertz, timeout_s=seconds + ANSWER_S)
         return found
 
     # --- sent graphs ------------------------------------------------------------------------------------------

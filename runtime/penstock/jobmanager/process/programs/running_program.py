@@ -22,6 +22,7 @@ from penstock.jobmanager.process.programs.messages import ProgramEnd, ProgramSpe
 from penstock.jobmanager.process.programs.remote_gateway import RemoteGateway
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
 from penstock.rest import facts
+from penstock.rest.errors import Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +73,19 @@ class RunningProgram:
         """Return the gateway to its jobs, or None while no process runs."""
         process = self.process
         return None if process is None else RemoteGateway(process.connection, self.spec.id)
+
+    def answering_gateway(self) -> RemoteGateway:
+        """Return the gateway to its jobs.
+
+        Raises:
+            Unavailable: no process runs.
+        """
+        if (gateway := self.gateway) is None:
+            raise Unavailable(
+                f"no process of program {self.spec.id} runs at the moment. It starts, or has crashed and is started again",
+                remedy="repeat the request in a few seconds",
+            )
+        return gateway
 
     def note(self, change: Callable[[], object]) -> None:
         with self.changed:

@@ -42,12 +42,7 @@ class SessionGateway:
         """Return the gateway to a job."""
         program = self._programs.program_of(job_id)
         if program is not None:
-            if program.gateway is None:
-                raise Unavailable(
-                    f"the process of job {job_id} has crashed and is started again",
-                    remedy="repeat the request in a few seconds",
-                )
-            return program.gateway
+            return program.answering_gateway()
         return self._ended if self._ended.has(job_id) else self._own
 
     def _insight_of(self, job_id: str) -> Any:
@@ -79,6 +74,10 @@ class SessionGateway:
         return self._own.read_log(task_manager, name, start, most)
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> Sequence[Sample]:
+        if task_manager is None and of.job_id:
+            program = self._programs.program_of(of.job_id) or self._programs.starting_with(of.job_id)
+            if program is not None:
+                return program.answering_gateway().stacks(seconds, hertz)
         return self._own.stacks(task_manager, seconds, hertz, of)
 
     def edge_records(self, task_manager: str, question: EdgeQuestion) -> Sequence[EdgeRecord]:

@@ -18,7 +18,7 @@ from penstock.common.logs.log_file import LogPart
 from penstock.common.logs.redaction import Redaction, secrets_in
 from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
-from penstock.common.stacks.sampling import Place, Sample, filter_samples, sample
+from penstock.common.stacks.sampling import Place, Sample, sample
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles
 from penstock.jobmanager.cluster.task_managers import SlotUse, Worker, describe_cluster, hardware_of
 from penstock.jobmanager.job.job_master import JobMaster
@@ -145,7 +145,7 @@ class DispatcherGateway:
 
     def stacks(self, task_manager: str | None, seconds: float, hertz: int, of: Place) -> list[Sample]:
         if task_manager is None:
-            return filter_samples(sample(seconds, hertz), of)
+            return sample(seconds, hertz)
         if task_manager != IN_PROCESS:
             self._check_task_manager(task_manager)
         return self._stacks(task_manager, Question(seconds, hertz), of)

@@ -278,6 +278,37 @@ def test_a_program_that_starts_is_cancelled_by_the_id_of_its_first_job(session: 
     assert job_id not in session.http.get("/jobs/overview").text
 
 
+def test_the_threads_of_a_program_are_visible_before_and_after_its_job_is_accepted(session: SessionProcess) -> None:
+    waits = "import pathlib, sys, time\n\ndef wait_for(name):\n    while not pathlib.Path(name).exists():\n        time.sleep(0.05)\n\n"
+    begin, finish = session.folder / "begin", session.folder / "finish"
+    source = f"{waits}wait_for({str(begin)!r})\n{ENDLESS.replace('env.execute(', 'env.execute_async(')}\nwait_for({str(finish)!r})\n"
+    program, job_id = session.upload("waits.py", source), "6" * 32
+
+    def waits_at(line: int) -> bool:
+        dump = session.http.get(f"/jobs/{job_id}/thread-dump")
+        if dump.status_code != 200:
+            return False
+        main = [one for one in dump.json()["threadInfos"] if one["threadName"] == "MainThread"]
+        return any(
+            f":{line}\n" in one["stringifiedThreadInfo"] and "wait_for" in one["stringifiedThreadInfo"] for one in main
+        )
+
+    with ThreadPoolExecutor(1) as pool:
+        body = {"jobId": job_id, "programArgsList": ["waiting"]}
+        start = pool.submit(session.http.post, f"/jars/{program}/run", json=body)
+        session.wait_until(lambda: waits_at(7), "the threads of a program that starts")
+        begin.touch()
+        assert start.result(60).status_code == 200
+    session.wait_until(lambda: waits_at(source.count("\n")), "the threads of a program with a job")
+    folded = session.http.get(f"/jobs/{job_id}/flamegraph", params={"seconds": 0.5, "format": "folded"}).text
+    assert "wait_for" in folded
+    session.http.patch(f"/jobs/{job_id}")
+    session.wait_for(job_id, "CANCELED")
+    assert session.http.get(f"/jobs/{job_id}/thread-dump").status_code == 409
+    finish.touch()
+    session.wait_until(lambda: not session.processes(), "the end of the process")
+
+
 def test_two_jobs_of_a_program_run_at_once(session: SessionProcess) -> None:
     twice = ENDLESS.replace("env.execute(sys.argv[1])", "").replace(
         "env = Stream", "def build(name):\n    env = Stream"

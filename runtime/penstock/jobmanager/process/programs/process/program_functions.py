@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from penstock.common.stacks.listener import MAX_BYTES, within
+from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.task_managers import SlotUse
 from penstock.jobmanager.process.session.gateway import DispatcherGateway
 from penstock.rest import facts
@@ -33,6 +35,9 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
     def autoscaler(job_id: str) -> dict[str, Any]:
         return insight.autoscaler(job_id).model_dump(by_alias=True)
 
+    def stacks(seconds: float, hertz: int) -> list[Sample]:
+        return within(gateway.stacks(None, seconds, hertz, Place()), MAX_BYTES)
+
     return {
         function.__name__: function
         for function in (
@@ -50,7 +55,7 @@ def functions_of(gateway: DispatcherGateway) -> dict[str, Callable[..., Any]]:
             *(gateway.checkpoint_overview, gateway.checkpoint_details, gateway.checkpoint_subtask_details),
             gateway.checkpoint_settings,
             *(insight.past_checkpoints, insight.metric_history, insight.connectors, insight.edges),
-            *(autoscaler, insight.autoscaler_recording),
+            *(autoscaler, insight.autoscaler_recording, stacks),
             *(insight.states, insight.state_entries, insight.live_entries),
         )
     }
@@ -77,6 +82,7 @@ RESULTS: dict[str, Any] = {
     "states": list[facts.StateName],
     "state_entries": facts.StateEntries,
     "live_entries": facts.StateEntries,
+    "stacks": list[Sample],
     "trigger_savepoint": str,
     "trigger_checkpoint": str,
     "stop": str,
