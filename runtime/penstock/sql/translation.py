@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from penstock.datastream.functions import MapFunction
@@ -12,25 +11,19 @@ from penstock.sql.expressions.compiler import literal
 from penstock.sql.operators.calc import CalcFunction
 from penstock.sql.operators.correlate import CorrelateFunction
 from penstock.sql.operators.group_aggregate import GroupAggregateFunction
+from penstock.sql.operators.joins import streams as joins
 from penstock.sql.operators.ranks import DeduplicateFunction, RankFunction
-from penstock.sql.operators.rows import KeyOf, SqlRow, as_changes
+from penstock.sql.operators.rows import SqlRow, as_changes, floats_of
 from penstock.sql.operators.watermarks import strategy_of
 from penstock.sql.operators.windows import WindowAggregateFunction
 from penstock.sql.plan import nodes
 from penstock.sql.plan.nodes import Column, Node, Plan, refusal
 from penstock.sql.plan.rex import Literal
+from penstock.sql.streams import Inputs, SqlStream, Translate
 from penstock.sql.tables.connectors import read_table, write_table
 
 if TYPE_CHECKING:
     from penstock.datastream import DataStream, StreamExecutionEnvironment
-
-
-@dataclass(frozen=True)
-class SqlStream:
-    """The stream of a node. `changelog`: whether its records are changes instead of rows."""
-
-    stream: DataStream[Any]
-    changelog: bool
 
 
 class NotNull(MapFunction):
@@ -49,6 +42,10 @@ class NotNull(MapFunction):
                     f"Column '{name}' of the table {self._table} is NOT NULL, however, a null value is being written into it"
                 )
         return value
+
+
+_FAMILIES: dict[type[Node], Translate] = {**joins.TRANSLATIONS}
+"""The nodes whose streams depend only on their inputs, by families of operators."""
 
 
 class StreamPlan:
@@ -120,10 +117,19 @@ class StreamPlan:
         for kind, translate in self._TRANSLATIONS.items():
             if isinstance(node, kind):
                 return translate(self, node, uid)
+        for kind, create in _FAMILIES.items():
+            if isinstance(node, kind):
+                return create(self._inputs(node), node, uid)
         raise refusal(f"the node {type(node).__name__} cannot be executed", "use another query")
 
     def _input(self, node: Node) -> SqlStream:
         return self._streams[node.inputs[0]]
+
+    def _inputs(self, node: Node) -> Inputs:
+        columns = {found.id: found.output for found in self._plan.nodes}
+        return Inputs(
+            tuple(self._streams[id] for id in node.inputs), tuple(columns[id] for id in node.inputs), self._zone
+        )
 
     def _scan(self, node: nodes.Scan, uid: str) -> SqlStream:
         given = self._tables.get(node.table.name)
@@ -183,20 +189,7 @@ class StreamPlan:
         return SqlStream(streams[0].union(*streams[1:]), changelog)
 
     def _keyed(self, node: Node, keys: tuple[int, ...], function: Any, name: str, uid: str) -> DataStream[Any]:
-        upstream = self._input(node)
-        self._check_key(node, keys)
-        stream = upstream.stream.key_by(KeyOf(keys, upstream.changelog)).process(function).name(name).uid(uid)
-        return stream if keys else stream.force_non_parallel()
-
-    def _check_key(self, node: Node, keys: tuple[int, ...]) -> None:
-        """Refuse keys with maps, because they have no hash."""
-        (columns,) = (found.output for found in self._plan.nodes if found.id == node.inputs[0])
-        for key in keys:
-            if columns[key].type.contains("MAP", "MULTISET"):
-                raise refusal(
-                    f"the column {columns[key].name} of the type {columns[key].type} cannot be a key",
-                    "use another column, or CAST it to STRING",
-                )
+        return self._inputs(node).process(keys, function, name, uid)
 
     def _group(self, node: nodes.GroupAggregate, uid: str) -> SqlStream:
         function = GroupAggregateFunction(node, changelog=self._input(node).changelog)
@@ -205,7 +198,8 @@ class StreamPlan:
     def _window(self, node: nodes.WindowAggregate, uid: str) -> SqlStream:
         if self._input(node).changelog:
             raise refusal("a window aggregate over updates is not supported", "aggregate an insert-only table")
-        function = WindowAggregateFunction(node)
+        floats = floats_of(node.grouping, self._inputs(node).columns[0])
+        function = WindowAggregateFunction(node, floats)
         return SqlStream(self._keyed(node, node.grouping, function, "WindowAggregate", uid), changelog=False)
 
     def _rank(self, node: nodes.Rank, uid: str) -> SqlStream:

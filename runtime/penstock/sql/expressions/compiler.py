@@ -267,3 +267,22 @@ def compile_value(rex: Rex, zone: str) -> Callable[[Any], Any]:
     value = Compiler(writer, lambda index: f"row[{index}]", zone).write(rex)
     writer.line(f"return {value}")
     return define("value", ["row"], writer.lines, writer.names)
+
+
+def compile_pairs(rex: Rex, left_width: int, zone: str) -> Callable[[Any, Any], bool]:
+    """Return a function from a left and a right row to whether the expression over both is true.
+
+    >>> from penstock.sql.plan.rex import Call, InputRef
+    >>> integer = SqlType("INTEGER")
+    >>> less = Call("<", (InputRef(0, integer), InputRef(2, integer)), _BOOLEAN)
+    >>> compile_pairs(less, 2, "UTC")((1, "a"), (5,)), compile_pairs(less, 2, "UTC")((1, "a"), (None,))
+    (True, False)
+    """
+    writer = CodeWriter()
+
+    def column(index: int) -> str:
+        return f"left[{index}]" if index < left_width else f"right[{index - left_width}]"
+
+    value = Compiler(writer, column, zone).write(rex)
+    writer.line(f"return {value} is True")
+    return define("matches", ["left", "right"], writer.lines, writer.names)

@@ -14,7 +14,6 @@ from penstock.sql.operators.rows import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
     Change,
-    grouping_of,
 )
 from penstock.sql.plan.nodes import GroupAggregate
 from penstock.state.descriptors import ValueStateDescriptor
@@ -45,7 +44,7 @@ class GroupAggregateFunction(KeyedProcessFunction):
                 return
             state = [0, aggregates.create()]
         count, accumulators = state
-        key = grouping_of(ctx.get_current_key(), self._node.grouping)
+        key = tuple([row[index] for index in self._node.grouping])
         before = () if is_first else aggregates.results(accumulators)
         if is_retraction:
             aggregates.retract(accumulators, row)

@@ -16,6 +16,7 @@ from penstock.sql.operators.rows import (
     UPDATE_BEFORE,
     Change,
     SqlRow,
+    identity_of,
 )
 from penstock.sql.plan.nodes import Deduplicate, Rank, SortField
 from penstock.state.descriptors import ValueStateDescriptor
@@ -56,6 +57,7 @@ class RankFunction(KeyedProcessFunction):
         ttl = self._node.ttl_ms or None
         self._state = runtime_context.get_state(ValueStateDescriptor("rankState", ttl=ttl))
         self._key = sort_key(self._node.order)
+        self._identity = identity_of(self._node.output)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Change]:
         kind, row = value if self._changelog else (INSERT, value)
@@ -77,8 +79,9 @@ class RankFunction(KeyedProcessFunction):
 
     def _remove(self, rows: list[SqlRow], row: SqlRow) -> None:
         key = self._key(row)
+        identity = self._identity(row)
         for index in range(bisect_left(rows, key, key=self._key), bisect_right(rows, key, key=self._key)):
-            if rows[index] == row:
+            if self._identity(rows[index]) == identity:
                 del rows[index]
                 return
 

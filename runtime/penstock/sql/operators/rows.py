@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
+
+from penstock.sql.plan.nodes import Column, refusal
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 """The kinds of changes. The numbers are those of `RowKind`."""
@@ -13,9 +17,35 @@ SqlRow = tuple[Any, ...]
 Change = tuple[int, SqlRow]
 
 
+_NAN = "NaN"
+"""The value of NaN in keys. NaN is not equal to itself in Python, but it is one key in SQL."""
+
+
+def floats_of(indexes: tuple[int, ...], columns: tuple[Column, ...]) -> tuple[int, ...]:
+    """Return the positions in `indexes` of columns that can contain NaN."""
+    return tuple(place for place, index in enumerate(indexes) if columns[index].type.name in ("DOUBLE", "FLOAT"))
+
+
+def check_key(columns: Iterable[Column]) -> None:
+    """Check that the columns can be a key.
+
+    Raises:
+        InvalidJob: a column is a map or a multiset, which has no hash.
+    """
+    for column in columns:
+        if column.type.contains("MAP", "MULTISET"):
+            raise refusal(
+                f"the column {column.name} of the type {column.type} cannot be a key",
+                "use another column, or CAST it to STRING",
+            )
+
+
 @dataclass(frozen=True)
 class KeyOf:
     """A key selector: the values of some columns. Without columns, all rows have the same key.
+
+    Args:
+        floats: positions in `columns` of columns that can contain NaN.
 
     >>> KeyOf((1,))(("a", 2)), KeyOf((0,), changelog=True)((0, ("a", 2)))
     ((2,), ('a',))
@@ -23,15 +53,66 @@ class KeyOf:
 
     columns: tuple[int, ...]
     changelog: bool = False
+    floats: tuple[int, ...] = ()
 
     def __call__(self, value: Any) -> Any:
         row = value[1] if self.changelog else value
-        return tuple([row[index] for index in self.columns]) if self.columns else 0
+        if not self.columns:
+            return 0
+        key = tuple([row[index] for index in self.columns])
+        return _comparable(key, self.floats) if self.floats else key
 
 
-def grouping_of(key: Any, columns: tuple[int, ...]) -> SqlRow:
-    """Return the values of the key's columns."""
+def _comparable(key: SqlRow, floats: tuple[int, ...]) -> SqlRow:
+    for place in floats:
+        if key[place] != key[place]:
+            key = (*key[:place], _NAN, *key[place + 1 :])
+    return key
+
+
+def identity_of(columns: tuple[Column, ...], indexes: tuple[int, ...] | None = None) -> Callable[[SqlRow], SqlRow]:
+    """Return a function from a row to a value that is equal for equal rows, also if they contain NaN.
+
+    Args:
+        indexes: columns that identify a row. None means all columns.
+
+    Raises:
+        InvalidJob: a column is a map or a multiset, which has no hash.
+
+    >>> from penstock.sql.plan.types import SqlType
+    >>> identity = identity_of((Column("x", SqlType("DOUBLE")),))
+    >>> identity((math.nan,)) == identity((math.nan,))
+    True
+    """
+    check_key(columns if indexes is None else [columns[index] for index in indexes])
+    if indexes is not None:
+        return KeyOf(indexes, floats=floats_of(indexes, columns)) if indexes else _nothing
+    floats = floats_of(tuple(range(len(columns))), columns)
+    return _Identity(floats) if floats else _same
+
+
+@dataclass(frozen=True)
+class _Identity:
+    floats: tuple[int, ...]
+
+    def __call__(self, row: SqlRow) -> SqlRow:
+        return _comparable(row, self.floats)
+
+
+def _same(row: SqlRow) -> SqlRow:
+    return row
+
+
+def _nothing(row: SqlRow) -> SqlRow:
+    return ()
+
+
+def grouping_of(key: Any, columns: tuple[int, ...], floats: tuple[int, ...] = ()) -> SqlRow:
+    """Return the values of the key's columns. `floats`: as in `KeyOf`."""
     found: SqlRow = key if columns else ()
+    for place in floats:
+        if found[place] == _NAN:
+            found = (*found[:place], math.nan, *found[place + 1 :])
     return found
 
 

@@ -39,10 +39,14 @@ class WindowAggregateFunction(KeyedProcessFunction):
     """The results of each key and window, when the watermark reaches the end of the window.
 
     The state of a key is a map from the end of a window to the accumulators. A row is dropped if its windows have ended.
+
+    Args:
+        floats: as in `KeyOf`.
     """
 
-    def __init__(self, node: WindowAggregate) -> None:
+    def __init__(self, node: WindowAggregate, floats: tuple[int, ...] = ()) -> None:
         self._node = node
+        self._floats = floats
         self._aggregates = Aggregates(node.calls, retracts=False)
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -79,7 +83,7 @@ class WindowAggregateFunction(KeyedProcessFunction):
         if accumulators is None:
             return
         self._state.remove(end)
-        key = grouping_of(ctx.get_current_key(), self._node.grouping)
+        key = grouping_of(ctx.get_current_key(), self._node.grouping, self._floats)
         found: dict[str, Any] = {
             "WindowStart": window_start(spec, end) * 1000,
             "WindowEnd": end * 1000,

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from penstock.sql.plan import joins
 from penstock.sql.plan.identity import identity_of
 from penstock.sql.plan.nodes import (
-    AggregateCall,
     Calc,
     Column,
     Correlate,
@@ -22,7 +19,6 @@ from penstock.sql.plan.nodes import (
     Rank,
     Scan,
     Sink,
-    SortField,
     TableInfo,
     Union,
     Values,
@@ -33,50 +29,8 @@ from penstock.sql.plan.nodes import (
     refusal,
 )
 from penstock.sql.plan.rex import rex_of
+from penstock.sql.plan.source import Reader, Source, calls_of, duration_ms, order_of, ttl_ms
 from penstock.sql.plan.types import type_of
-
-_DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?$")
-_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
-
-
-@dataclass(frozen=True)
-class Source:
-    """The JSON of a node, with the columns of its inputs."""
-
-    raw: dict[str, Any]
-    inputs: tuple[tuple[Column, ...], ...]
-    zone: str
-
-
-@dataclass(frozen=True)
-class Reader:
-    read: Callable[[Source, dict[str, Any]], Node]
-    versions: tuple[str, ...]
-
-
-def duration_ms(text: str) -> int:
-    """Return the milliseconds of an ISO duration such as `PT5S`.
-
-    >>> duration_ms("PT5S"), duration_ms("PT1H30M"), duration_ms("PT0.5S")
-    (5000, 5400000, 500)
-    """
-    found = _DURATION.match(text)
-    if found is None:
-        raise refusal(f"the duration {text} is not supported", "use days, hours, minutes, seconds or milliseconds")
-    days, hours, minutes, seconds, fraction = found.groups()
-    whole = ((int(days or 0) * 24 + int(hours or 0)) * 60 + int(minutes or 0)) * 60 + int(seconds or 0)
-    return whole * 1000 + int((fraction or "0").ljust(3, "0")[:3])
-
-
-def _ttl_ms(raw: dict[str, Any]) -> int:
-    found = {state["ttl"] for state in raw.get("state", ())}
-    if len(found) > 1:
-        raise refusal(f"the states of {raw['type']} have different TTLs: {', '.join(sorted(found))}", "give one TTL")
-    number, _, unit = (found.pop() if found else "0 ms").partition(" ")
-    if unit not in _UNITS:
-        raise refusal(f"the state TTL {number} {unit} is not supported", f"use the units {', '.join(_UNITS)}")
-    return int(number) * _UNITS[unit]
-
 
 def _table(raw: dict[str, Any]) -> TableInfo:
     table = raw["table"]
@@ -101,18 +55,6 @@ def _table(raw: dict[str, Any]) -> TableInfo:
             columns.append(Column(column["name"], type_of(column["dataType"])))
     key = resolved["schema"].get("primaryKey", {}).get("columns", ())
     return TableInfo(table["identifier"].replace("`", ""), tuple(columns), resolved["options"], tuple(key))
-
-
-def _calls(source: Source) -> tuple[AggregateCall, ...]:
-    calls = []
-    columns = source.inputs[0]
-    for raw in source.raw["aggCalls"]:
-        name = (raw.get("internalName") or raw.get("systemName") or raw.get("catalogName") or "?").strip("$")
-        name = name.rsplit("$", 1)[0]
-        arguments = tuple(raw["argList"])
-        types = tuple(columns[index].type for index in arguments)
-        calls.append(AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"])))
-    return tuple(calls)
 
 
 def _no_mini_batch(raw: dict[str, Any]) -> None:
@@ -169,9 +111,9 @@ def _group(source: Source, base: dict[str, Any]) -> Node:
     return GroupAggregate(
         **base,
         grouping=tuple(raw["grouping"]),
-        calls=_calls(source),
+        calls=calls_of(raw["aggCalls"], source.inputs[0]),
         generate_update_before=raw["generateUpdateBefore"],
-        ttl_ms=_ttl_ms(raw),
+        ttl_ms=ttl_ms(raw),
     )
 
 
@@ -202,12 +144,8 @@ def _window(source: Source, base: dict[str, Any]) -> Node:
     if unknown:
         raise refusal(f"the window column {unknown.pop()} is not supported", "select window_start and window_end")
     return WindowAggregate(
-        **base, grouping=tuple(raw["grouping"]), calls=_calls(source), window=spec, properties=properties
+        **base, grouping=tuple(raw["grouping"]), calls=calls_of(raw["aggCalls"], source.inputs[0]), window=spec, properties=properties
     )
-
-
-def _order(raw: dict[str, Any]) -> tuple[SortField, ...]:
-    return tuple(SortField(f["index"], f["isAscending"], f["nullIsLast"]) for f in raw["fields"])
 
 
 def _rank(source: Source, base: dict[str, Any]) -> Node:
@@ -219,12 +157,12 @@ def _rank(source: Source, base: dict[str, Any]) -> Node:
         **base,
         unique_key=tuple(strategy.get("primaryKeys", ())) if strategy["type"] == "UpdateFast" else (),
         partition=tuple(raw["partition"]["fields"]),
-        order=_order(raw["orderBy"]),
+        order=order_of(raw["orderBy"]),
         first=raw["rankRange"]["start"],
         last=raw["rankRange"]["end"],
         output_row_number=raw["outputRowNumber"],
         generate_update_before=raw["generateUpdateBefore"],
-        ttl_ms=_ttl_ms(raw),
+        ttl_ms=ttl_ms(raw),
     )
 
 
@@ -243,7 +181,7 @@ def _deduplicate(source: Source, base: dict[str, Any]) -> Node:
         keep_last=raw["keepLastRow"],
         insert_only=raw.get("outputInsertOnly", False),
         generate_update_before=raw["generateUpdateBefore"],
-        ttl_ms=_ttl_ms(raw),
+        ttl_ms=ttl_ms(raw),
     )
 
 
@@ -274,6 +212,7 @@ READERS = {
     "rank": Reader(_rank, ("1",)),
     "deduplicate": Reader(_deduplicate, ("1",)),
     "sink": Reader(_sink, ("1", "2")),
+    **joins.READERS,
 }
 """The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""
 
