@@ -12,14 +12,14 @@ import pytest
 
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.sql.planner.jars import compile_jar
-from tests.unit.sql.queries import PLANS, QUERIES, lines, materialized, table
+from tests.unit.sql.queries import PLANS, QUERIES, TABLES, VIEWS, materialized
 
 pytestmark = pytest.mark.sql
 _UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 
 
-def _tables(path: object) -> list[str]:
-    return [table(path), table(path, "local_readings", "moment")]
+def _tables(folder: object) -> list[str]:
+    return [*(table.create(name, f"file://{folder}/{name}") for name, table in TABLES.items()), *VIEWS]
 
 
 def _normalized(plan: str) -> object:
@@ -32,10 +32,11 @@ def _normalized(plan: str) -> object:
 @pytest.fixture(scope="module")
 def flink_results(flink, tmp_path_factory):
     folder = tmp_path_factory.mktemp("oracle")
-    (folder / "readings").mkdir()
-    (folder / "readings" / "part.json").write_text("\n".join(lines()) + "\n")
+    for name, table in TABLES.items():
+        (folder / name).mkdir()
+        (folder / name / "part.json").write_text("\n".join(table.lines()) + "\n")
     request, answer = folder / "request.json", folder / "answer.json"
-    request.write_text(json.dumps({"tables": _tables(f"file://{folder}/readings"), "queries": QUERIES}))
+    request.write_text(json.dumps({"tables": _tables(folder), "queries": QUERIES}))
     jars = sorted((flink / "lib").glob("*.jar"))
     compile_jar([Path(__file__).parent / "Oracle.java"], folder / "oracle.jar", jars)
     opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")]
@@ -50,7 +51,7 @@ def flink_results(flink, tmp_path_factory):
 @pytest.fixture(scope="module")
 def session(planner):
     planner.set_option("table.optimizer.agg-phase-strategy", "ONE_PHASE")
-    for statement in _tables("file:///readings"):
+    for statement in _tables(""):
         planner.sql(statement)
     return planner
 

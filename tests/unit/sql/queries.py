@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.sql.operators.rows import SqlRow
@@ -12,7 +14,8 @@ from penstock.sql.plan.types import type_of
 from penstock.sql.tables.formats import JsonFormat
 
 PLANS = Path(__file__).parent / "plans"
-TABLE = "default_catalog.default_database.readings"
+DATABASE = "default_catalog.default_database"
+TABLE = f"{DATABASE}.readings"
 _TYPES = {
     "id": "INT",
     "name": "STRING",
@@ -24,7 +27,56 @@ _TYPES = {
 }
 _WINDOW = "(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECOND"
 
+_SECOND = "INTERVAL '1' SECOND"
+
+VIEWS = (
+    "CREATE TEMPORARY VIEW latest AS SELECT name, w, x, ts FROM "
+    "(SELECT *, ROW_NUMBER() OVER (PARTITION BY name ORDER BY ts DESC) n FROM others) WHERE n = 1",
+    "CREATE TEMPORARY VIEW totals AS SELECT name, COUNT(*) c, SUM(v) s FROM readings GROUP BY name",
+    "CREATE TEMPORARY VIEW other_totals AS SELECT name, COUNT(*) c, MAX(w) w FROM others GROUP BY name",
+)
+"""Tables that change: their queries retract rows."""
+
+_INTERVAL = f"a.name = b.name AND a.ts BETWEEN b.ts - 2 * {_SECOND} AND b.ts + {_SECOND}"
+JOINS = {
+    "join": "SELECT a.id, b.id, a.x, b.x FROM readings a JOIN others b ON a.v = b.w",
+    "join-condition": "SELECT a.id, b.id, a.d FROM readings a JOIN others b ON a.name = b.name AND a.v > b.w",
+    "join-nan": "SELECT a.id, b.id, a.x FROM others a JOIN others b ON a.x = b.x",
+    "join-not-distinct": "SELECT a.id, b.id FROM others a JOIN readings b ON a.name IS NOT DISTINCT FROM b.name AND a.w = b.v",
+    "join-decimal": "SELECT a.id, b.id, a.d * b.w FROM readings a JOIN others b ON a.d = CAST(b.w AS DECIMAL(12, 2))",
+    "join-cross": "SELECT a.name, b.c, b.w FROM totals a, other_totals b WHERE a.c > b.c",
+    "join-left": "SELECT a.id, b.id FROM readings a LEFT JOIN others b ON a.v = b.w",
+    "join-left-condition": "SELECT a.id, b.id FROM readings a LEFT JOIN others b ON a.v = b.w AND a.x < b.x",
+    "join-right": "SELECT a.id, b.id, b.x FROM readings a RIGHT JOIN others b ON a.v = b.w",
+    "join-full": "SELECT a.id, b.id FROM readings a FULL JOIN others b ON a.v = b.w AND a.x < b.x",
+    "join-duplicates": "SELECT a.name, b.name FROM (SELECT name, v FROM readings) a FULL JOIN (SELECT name, w FROM others) b "
+    "ON a.v = b.w AND a.name > b.name",
+    "join-keys": "SELECT a.name, a.c, a.s, b.w FROM totals a FULL JOIN other_totals b ON a.name = b.name",
+    "join-keys-condition": "SELECT a.name, a.c, b.name, b.w FROM totals a FULL JOIN other_totals b ON a.name = b.name AND a.c > b.w",
+    "join-changes": "SELECT a.name, a.c, b.name, b.w FROM totals a LEFT JOIN other_totals b ON a.c = b.w",
+    "join-changes-full": "SELECT a.name, a.c, b.name, b.w FROM totals a FULL JOIN other_totals b ON a.c = b.w AND a.s > b.c",
+    "join-row-and-changes": "SELECT a.id, b.w, b.x FROM readings a LEFT JOIN latest b ON a.name = b.name",
+    "join-semi": "SELECT id, name FROM readings WHERE v IN (SELECT w FROM others WHERE x > 5)",
+    "join-semi-changes": "SELECT name, c FROM totals WHERE c IN (SELECT w FROM other_totals)",
+    "join-anti": "SELECT id, name FROM readings WHERE NOT EXISTS (SELECT 1 FROM others b WHERE b.w = readings.v)",
+    "join-anti-changes": "SELECT name, c FROM totals a WHERE NOT EXISTS (SELECT 1 FROM other_totals b WHERE b.w = a.c AND b.c < a.s)",
+    "join-not-in": "SELECT id FROM readings WHERE v NOT IN (SELECT w FROM others WHERE w IS NOT NULL AND x > 20)",
+    "join-intersect": "SELECT name, v FROM readings INTERSECT SELECT name, w FROM others",
+    "join-scalar": "SELECT id, (SELECT MAX(w) FROM others) FROM readings",
+    "join-three": "SELECT a.id, b.id, c.c FROM readings a JOIN others b ON a.v = b.w LEFT JOIN totals c ON b.name = c.name",
+    "interval-inner": f"SELECT a.id, b.id FROM readings a JOIN others b ON {_INTERVAL}",
+    "interval-left": f"SELECT a.id, b.id FROM readings a LEFT JOIN others b ON {_INTERVAL} AND a.v > b.w",
+    "interval-right": f"SELECT a.id, b.id FROM readings a RIGHT JOIN others b ON {_INTERVAL}",
+    "interval-full": f"SELECT a.id, b.id, a.ts, b.ts FROM readings a FULL JOIN others b ON {_INTERVAL} AND a.v > b.w",
+    "interval-future": "SELECT a.id, b.id FROM readings a LEFT JOIN others b ON a.name = b.name "
+    f"AND a.ts BETWEEN b.ts + 3 * {_SECOND} AND b.ts + 6 * {_SECOND}",
+    "temporal": "SELECT a.id, a.ts, b.w, b.ts, b.x FROM readings a JOIN latest FOR SYSTEM_TIME AS OF a.ts AS b ON a.name = b.name",
+    "temporal-left": "SELECT a.id, b.w FROM readings a LEFT JOIN latest FOR SYSTEM_TIME AS OF a.ts AS b ON a.name = b.name AND a.v > b.w",
+    "temporal-table": "SELECT a.id, b.rate FROM readings a LEFT JOIN rates FOR SYSTEM_TIME AS OF a.ts AS b ON a.name = b.name",
+}
+
 QUERIES = {
+    **JOINS,
     "calc": "SELECT id, UPPER(name), v * 2, d * d, x / 3, ts, moment, CASE WHEN v > 5 THEN 'more' ELSE 'less' END FROM readings "
     "WHERE x * 1.8 + 32 > 50 OR v IN (1, 2, 3, 7)",
     "nested": "SELECT id, ARRAY[v, id], MAP[name, x], ROW(id, ROW(name, d)), CAST(ROW(v, ts) AS ROW<a INT, b TIMESTAMP(3)>).b, "
@@ -63,37 +115,87 @@ QUERIES = {
 }
 
 
-def table(path: object, name: str = "readings", time: str = "ts") -> str:
-    """Return the statement that creates a table of readings in this file."""
-    columns = ", ".join(f"`{column}` {type}" for column, type in _TYPES.items())
-    watermark = f"WATERMARK FOR `{time}` AS `{time}` - INTERVAL '5' SECOND"
-    return f"CREATE TABLE {name} ({columns}, {watermark}) WITH ('connector' = 'filesystem', 'path' = '{path}', 'format' = 'json')"
+_OTHERS = {"id": "INT", "name": "STRING", "w": "BIGINT", "x": "DOUBLE", "ts": "TIMESTAMP(3)"}
+_RATES = {"name": "STRING", "rate": "DECIMAL(10, 3)", "ts": "TIMESTAMP(3)"}
 
 
-def lines() -> list[str]:
-    """Return the readings as JSON, in an order of time with differences of up to 3 s."""
-    found = []
-    for i in range(60):
-        second = i + (i * 7) % 4 - 2
-        when = f"2020-01-01 00:{(second + 60) // 60:02}:{(second + 60) % 60:02}.{(i * 37) % 1000:03}"
-        found.append(
+@dataclass(frozen=True)
+class Table:
+    """A table with its columns, its rows as JSON, and its time attribute."""
+
+    columns: dict[str, str]
+    lines: Callable[[], list[str]]
+    time: str = "ts"
+    key: str = ""
+
+    def create(self, name: str, path: object) -> str:
+        """Return the statement that creates the table with the rows of this file."""
+        columns = [f"`{column}` {type}" for column, type in self.columns.items()]
+        columns.append(f"WATERMARK FOR `{self.time}` AS `{self.time}` - INTERVAL '5' SECOND")
+        if self.key:
+            columns.append(f"PRIMARY KEY ({self.key}) NOT ENFORCED")
+        options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'json'"
+        return f"CREATE TABLE {name} ({', '.join(columns)}) WITH ({options})"
+
+    def rows(self) -> list[SqlRow]:
+        columns = tuple(Column(name, type_of(type)) for name, type in self.columns.items())
+        format = JsonFormat(columns, ignores_errors=False)
+        found = [format.read(line) for line in self.lines()]
+        return [row for row in found if row is not None]
+
+
+def _when(i: int) -> str:
+    """Return a time in an order with differences of up to 3 s."""
+    second = i + (i * 7) % 4 - 2
+    return f"2020-01-01 00:{(second + 60) // 60:02}:{(second + 60) % 60:02}.{(i * 37) % 1000:03}"
+
+
+def _readings() -> list[str]:
+    return [
+        json.dumps(
             {
                 "id": i,
                 "name": None if i % 19 == 7 else "abcd"[(i * i) % 7 % 4],
                 "v": None if i % 11 == 3 else (i * 17) % 13 - 2,
                 "d": None if i % 13 == 5 else f"{(i * 31) % 900 / 7:.2f}",
                 "x": None if i % 17 == 2 else (i * 29) % 23 * 1.5,
-                "ts": when,
-                "moment": f"{when}Z",
+                "ts": _when(i),
+                "moment": f"{_when(i)}Z",
             }
         )
-    return [json.dumps(line) for line in found]
+        for i in range(60)
+    ]
+
+
+def _others() -> list[str]:
+    return [
+        json.dumps(
+            {
+                "id": 100 + i,
+                "name": None if i % 13 == 4 else "abcde"[(i * 3) % 5],
+                "w": None if i % 9 == 2 else (i * 5) % 11 - 1,
+                "x": None if i % 8 == 5 else "NaN" if i % 7 == 3 else (i * 11) % 17 * 2.5,
+                "ts": _when(i * 3 // 2),
+            }
+        )
+        for i in range(40)
+    ]
+
+
+def _rates() -> list[str]:
+    return [json.dumps({"name": "abcde"[i % 5], "rate": f"{i * 7 % 11}.125", "ts": _when(i * 2)}) for i in range(30)]
+
+
+TABLES = {
+    "readings": Table(_TYPES, _readings),
+    "local_readings": Table(_TYPES, _readings, time="moment"),
+    "others": Table(_OTHERS, _others),
+    "rates": Table(_RATES, _rates, key="name"),
+}
 
 
 def rows() -> list[SqlRow]:
-    format = JsonFormat(tuple(Column(name, type_of(type)) for name, type in _TYPES.items()), ignores_errors=False)
-    found = [format.read(line) for line in lines()]
-    return [row for row in found if row is not None]
+    return TABLES["readings"].rows()
 
 
 def materialized(changes: list[str]) -> list[str]:

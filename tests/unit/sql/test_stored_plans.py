@@ -13,21 +13,36 @@ from penstock.sql.plan.reading import read_plan
 from penstock.sql.tables.printing import RowText
 from penstock.sql.translation import StreamPlan
 from penstock.testing import JobHarness
-from tests.unit.sql.queries import PLANS, QUERIES, TABLE, materialized, rows
+from tests.unit.sql.queries import DATABASE, PLANS, QUERIES, TABLE, TABLES, materialized
 
-STATEFUL = ("array-key", "group-filter", "retraction", "hop", "top-of-groups", "first", "last")
-"""A query for each operator with state."""
+STATEFUL = (
+    *("array-key", "group-filter", "retraction", "hop", "top-of-groups", "first", "last", "join-condition", "join-nan", "join-full"),
+    *("join-keys-condition", "join-changes-full", "join-semi-changes", "join-anti-changes", "join-three"),
+    *("interval-full", "interval-future", "temporal-left", "temporal-table"),
+)
+"""Queries for each operator with state."""
 
 
 def build(harness, name: str) -> RowText:
     """Add the query to the job under test, and return the text of its results."""
     plan = read_plan((PLANS / f"{name}.plan.json").read_text())
-    source = harness.source("readings")
-    tables = {TABLE: source, TABLE.replace("readings", "local_readings"): source}
+    tables = {f"{DATABASE}.{table}": harness.source(table) for table in TABLES}
     found = StreamPlan(harness.environment(), plan, tables=tables).add_to_environment()
     harness.collect(found.stream, "result")
     (sink,) = (node for node in plan.nodes if isinstance(node, Sink))
     return RowText(sink.table.columns, changelog=found.changelog)
+
+
+def push(harness, first: float, last: float) -> None:
+    """Push a part of the rows of all tables: from one share of the rows to another."""
+    for name, table in TABLES.items():
+        found = table.rows()
+        harness.push(name, *found[int(len(found) * first) : int(len(found) * last)])
+
+
+def close(harness) -> None:
+    for name in TABLES:
+        harness.close(name)
 
 
 def result(harness, text: RowText) -> list[str]:
@@ -44,24 +59,24 @@ def expected(name: str) -> list[str]:
 def test_a_query_gives_the_result_of_flink(name):
     with JobHarness() as harness:
         text = build(harness, name)
-        harness.push("readings", *rows())
-        harness.close("readings")
+        for part in range(10):
+            push(harness, part / 10, (part + 1) / 10)
+        close(harness)
         assert result(harness, text) == expected(name)
 
 
 @pytest.mark.parametrize("name", STATEFUL)
 def test_a_query_gives_the_same_result_after_a_crash_a_rescale_and_a_restore(name):
-    found = rows()
     with JobHarness(parallelism=2) as harness:
         text = build(harness, name)
-        harness.push("readings", *found[:20])
+        push(harness, 0, 1 / 3)
         snapshot = harness.snapshot()
-        harness.push("readings", *found[20:30])
+        push(harness, 1 / 3, 1 / 2)
         harness.crash()
         harness.rescale(3)
         harness.restore(snapshot, parallelism=1)
-        harness.push("readings", *found[30:])
-        harness.close("readings")
+        push(harness, 1 / 2, 1)
+        close(harness)
         assert result(harness, text) == expected(name)
 
 
