@@ -57,7 +57,7 @@ JOINS = {
     "join-changes-full": "SELECT a.name, a.c, b.name, b.w FROM totals a FULL JOIN other_totals b ON a.c = b.w AND a.s > b.c",
     "join-row-and-changes": "SELECT a.id, b.w, b.x FROM readings a LEFT JOIN latest b ON a.name = b.name",
     "join-semi": "SELECT id, name FROM readings WHERE v IN (SELECT w FROM others WHERE x > 5)",
-    "join-semi-changes": "SELECT name, c FROM totals WHERE c IN (SELECT w FROM other_totals)",
+    "join-semi-changes": "SELECT name, c FROM totals WHERE name IN (SELECT name FROM other_totals WHERE w > 7)",
     "join-anti": "SELECT id, name FROM readings WHERE NOT EXISTS (SELECT 1 FROM others b WHERE b.w = readings.v)",
     "join-anti-changes": "SELECT name, c FROM totals a WHERE NOT EXISTS (SELECT 1 FROM other_totals b WHERE b.w = a.c AND b.c < a.s)",
     "join-not-in": "SELECT id FROM readings WHERE v NOT IN (SELECT w FROM others WHERE w IS NOT NULL AND x > 20)",

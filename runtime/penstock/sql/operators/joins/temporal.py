@@ -2,6 +2,8 @@
 
 Both sides wait for the watermark. Then all left rows up to the watermark find their versions, and all versions are removed that no later row
 can find. The versions of a key are in state by their start time.
+
+A NULL key is equal to a NULL key here, as in Flink.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from penstock.functions.time_domain import TimeDomain
-from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
+from penstock.sql.operators.joins.condition import Matches, condition_of
 from penstock.sql.operators.retention import Retention
 from penstock.sql.operators.rows import INSERT, RETRACTIONS, UPDATE_BEFORE, Change, SqlRow
 from penstock.sql.plan.joins import TemporalJoin
@@ -28,7 +30,6 @@ class TemporalJoinFunction(KeyedCoProcessFunction):
     def __init__(self, node: TemporalJoin, zone: str, changelogs: tuple[bool, bool]) -> None:
         self._spec, self._zone, self._changelogs = node.spec, zone, changelogs
         self._times, self._is_outer = node.times, node.spec.kind == "LEFT"
-        self._nulls = null_keys(node.spec)[0]
         self._padding = (None,) * len(node.spec.columns[1])
         self._retention = Retention(node.ttl_ms)
         condition_of(node.spec, zone)
@@ -43,16 +44,13 @@ class TemporalJoinFunction(KeyedCoProcessFunction):
         self._timer = runtime_context.get_state(ValueStateDescriptor("timer"))
         self._retention.open(runtime_context)
 
-    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> list[Any] | None:
+    def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
         kind, row = value if self._changelogs[0] else (INSERT, value)
-        if any(row[index] is None for index in self._nulls):
-            return [self._out(kind, row + self._padding)] if self._is_outer else None
         index = self._next.value() or 0
         self._next.update(index + 1)
         self._left.put(index, [kind, row])
         self._register(self._time(row, 0), ctx)
         self._retention.extend(ctx)
-        return None
 
     def process_element2(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
         kind, row = value if self._changelogs[1] else (INSERT, value)
