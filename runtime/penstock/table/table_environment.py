@@ -15,9 +15,10 @@ from penstock.sql.plan.nodes import Sink
 from penstock.sql.plan.reading import read_plan
 from penstock.sql.planner.process import Answer, PlannerProcess
 from penstock.sql.planner.record import PlanRecord
+from penstock.sql.streams import SqlStream
 from penstock.sql.tables.connectors import CONNECTORS
 from penstock.sql.tables.values import to_python
-from penstock.sql.translation import SqlStream, StreamPlan
+from penstock.sql.translation import StreamPlan
 from penstock.table.compiled_plan import CompiledPlan, PlanReference, PlanStatement, local_path, plan_statement
 from penstock.table.statement_set import StatementSet
 from penstock.table.table import Table

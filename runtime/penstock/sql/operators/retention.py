@@ -1,4 +1,4 @@
-"""`Retention`: a timer that clears the whole state of a key. Nodes use it whose states have no TTLs of their own, as in Flink."""
+"""`Retention`: a timer that clears the whole state of a key. It serves nodes whose plan has no TTLs of states, as in Flink."""
 
 from __future__ import annotations
 

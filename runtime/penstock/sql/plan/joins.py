@@ -10,7 +10,7 @@ from penstock.sql.plan.rex import Rex
 from penstock.sql.plan.source import Reader, Source, config_ttl_ms, ttls_ms
 
 OUTER = {"INNER": (False, False), "LEFT": (True, False), "RIGHT": (False, True), "FULL": (True, True)}
-"""For each type of join, whether the left and the right side keep rows without a partner."""
+"""Types of joins, with whether the left and the right side keep rows without a partner."""
 _TYPES = (*OUTER, "SEMI", "ANTI")
 
 

@@ -32,6 +32,7 @@ from penstock.sql.plan.rex import rex_of
 from penstock.sql.plan.source import Reader, Source, calls_of, duration_ms, order_of, ttl_ms
 from penstock.sql.plan.types import type_of
 
+
 def _table(raw: dict[str, Any]) -> TableInfo:
     table = raw["table"]
     if "options" not in table.get("resolvedTable", {}):
@@ -144,7 +145,11 @@ def _window(source: Source, base: dict[str, Any]) -> Node:
     if unknown:
         raise refusal(f"the window column {unknown.pop()} is not supported", "select window_start and window_end")
     return WindowAggregate(
-        **base, grouping=tuple(raw["grouping"]), calls=calls_of(raw["aggCalls"], source.inputs[0]), window=spec, properties=properties
+        **base,
+        grouping=tuple(raw["grouping"]),
+        calls=calls_of(raw["aggCalls"], source.inputs[0]),
+        window=spec,
+        properties=properties,
     )
 
 

@@ -1,13 +1,11 @@
 """Interval joins: pairs of rows whose times differ by a limited time.
 
-Each side keeps its rows by their time, and a timer removes the rows that can have no more partners. The retention is the one of Flink, so
-that late rows have the same partners: rows stay until a timer fires, half of the interval after their last possible partner. A row that
+Each side keeps its rows by their time, and a timer removes the rows that can have no more partners. Rows stay
+until a timer fires, half of the interval after their last possible partner. So late rows have the same partners as in Flink. A row that
 has no partner when it is removed is a result of an outer join.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
@@ -38,7 +36,7 @@ class IntervalJoinFunction(KeyedCoProcessFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         self._matches: Matches | None = condition_of(self._spec, self._zone)
         self._rows = [runtime_context.get_map_state(MapStateDescriptor(f"{side}-rows")) for side in _SIDES]
-        """For each side, a map from a time to the rows with this time. A row is a list of the row and whether it has a partner."""
+        """Maps from a time to the rows with this time, one for each side. A row is a list of the row and whether it has a partner."""
         self._timers = [runtime_context.get_state(ValueStateDescriptor(f"{side}-timer")) for side in _SIDES]
 
     def process_element1(self, value: SqlRow, ctx: KeyedCoProcessFunction.Context) -> list[SqlRow] | None:

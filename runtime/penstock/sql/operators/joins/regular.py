@@ -23,14 +23,18 @@ class TwoSides(KeyedCoProcessFunction):
         counts: for each side, whether its entries have the number of their partners.
     """
 
-    def __init__(
-        self, node: RegularJoin, zone: str, changelogs: tuple[bool, bool], counts: tuple[bool, bool]
-    ) -> None:
+    def __init__(self, node: RegularJoin, zone: str, changelogs: tuple[bool, bool], counts: tuple[bool, bool]) -> None:
         spec = node.spec
         self._spec, self._zone, self._changelogs = spec, zone, changelogs
         self._nulls = null_keys(spec)
         self._sides = tuple(
-            Side(name, spec.columns[i], unique_columns(spec.keys[i], node.upsert_keys[i]), node.ttls_ms[i], counts=counts[i])
+            Side(
+                name,
+                spec.columns[i],
+                unique_columns(spec.keys[i], node.upsert_keys[i]),
+                node.ttls_ms[i],
+                counts=counts[i],
+            )
             for i, name in enumerate(_STATES)
         )
         condition_of(spec, zone)

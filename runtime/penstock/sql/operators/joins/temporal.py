@@ -108,12 +108,14 @@ class TemporalJoinFunction(KeyedCoProcessFunction):
         return out
 
     def _joined(self, kind: int, row: SqlRow, starts: list[int], time: int) -> list[Any]:
+        padded = [self._out(kind, row + self._padding)] if self._is_outer else []
         place = bisect_right(starts, time)
         version = self._right.get(starts[place - 1]) if place else None
-        if version is not None and version[0] not in RETRACTIONS:
-            if self._matches is None or self._matches(row, version[1]):
-                return [self._out(kind, row + version[1])]
-        return [self._out(kind, row + self._padding)] if self._is_outer else []
+        if version is None or version[0] in RETRACTIONS:
+            return padded
+        if self._matches is None or self._matches(row, version[1]):
+            return [self._out(kind, row + version[1])]
+        return padded
 
     def _out(self, kind: int, row: SqlRow) -> Change | SqlRow:
         return (kind, row) if self._changelogs[0] else row
