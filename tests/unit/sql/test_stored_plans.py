@@ -16,7 +16,18 @@ from penstock.testing import JobHarness
 from tests.unit.sql.queries import DATABASE, PLANS, QUERIES, TABLE, TABLES, materialized
 
 STATEFUL = (
-    *("array-key", "group-filter", "retraction", "hop", "top-of-groups", "first", "last", "join-condition", "join-nan", "join-full"),
+    *(
+        "array-key",
+        "group-filter",
+        "retraction",
+        "hop",
+        "top-of-groups",
+        "first",
+        "last",
+        "join-condition",
+        "join-nan",
+        "join-full",
+    ),
     *("join-keys-condition", "join-changes-full", "join-semi-changes", "join-anti-changes", "join-three"),
     *("interval-full", "interval-future", "temporal-left", "temporal-table"),
 )

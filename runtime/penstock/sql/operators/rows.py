@@ -76,15 +76,11 @@ def identity_of(columns: tuple[Column, ...], indexes: tuple[int, ...] | None = N
     Args:
         indexes: columns that identify a row. None means all columns.
 
-    Raises:
-        InvalidJob: a column is a map or a multiset, which has no hash.
-
     >>> from penstock.sql.plan.types import SqlType
     >>> identity = identity_of((Column("x", SqlType("DOUBLE")),))
     >>> identity((math.nan,)) == identity((math.nan,))
     True
     """
-    check_key(columns if indexes is None else [columns[index] for index in indexes])
     if indexes is not None:
         return KeyOf(indexes, floats=floats_of(indexes, columns)) if indexes else _nothing
     floats = floats_of(tuple(range(len(columns))), columns)

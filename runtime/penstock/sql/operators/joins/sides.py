@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from penstock.datastream.functions import RuntimeContext
-from penstock.sql.operators.rows import SqlRow, identity_of
+from penstock.sql.operators.rows import SqlRow, check_key, identity_of
 from penstock.sql.plan.nodes import Column
 from penstock.state.descriptors import MapState, MapStateDescriptor
 
@@ -25,6 +25,7 @@ class Side:
     def __init__(
         self, name: str, columns: tuple[Column, ...], unique: tuple[int, ...] | None, ttl_ms: int, *, counts: bool
     ) -> None:
+        check_key(columns if unique is None else [columns[index] for index in unique])
         self._name = name
         self._ttl_ms = ttl_ms
         self._is_unique = unique is not None
