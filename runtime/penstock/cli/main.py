@@ -15,6 +15,7 @@ from penstock.cli.commands import (
     roles,
     run,
     savepoint,
+    sql,
     stacks,
     state,
     top,
@@ -49,6 +50,7 @@ app.command("dashboard")(cluster.dashboard)
 app.command("doctor")(doctor.doctor)
 app.command("fetch", hidden=True)(fetch.fetch)
 app.command("validate")(validate.validate)
+app.command("sql")(sql.sql)
 roles.register(app)
 app.add_typer(session.app, name="session")
 app.add_typer(state.app, name="state")

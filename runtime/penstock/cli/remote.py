@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import threading
 import time
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +24,10 @@ from penstock.common.job_execution_result import JobExecutionResult
 from penstock.common.job_id import JobID
 from penstock.common.job_status import GLOBALLY_TERMINAL, JobStatus
 from penstock.connectors.simple.collect import decode_collected
+from penstock.graph.executor import JobResults
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
 
     from penstock.graph.program import Program
     from penstock.rest import models
@@ -69,7 +71,13 @@ class RemoteExecutor:
         return RemoteJobClient(self, self._submit(program))
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
+        return JobResults(partial(self._results, program, limit))
+
+    def _results(
+        self, program: Program, limit: int | None, submitted: Callable[[Callable[[], object]], None]
+    ) -> Generator[Any]:
         job_id = self._submit(program, collects=True)
+        submitted(lambda: self._client.cancel(job_id))
         start = 0
         is_done = False
         try:

@@ -7,13 +7,14 @@ program.
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Generator, Iterator, Mapping
 
     from penstock.common.configuration import Configuration
     from penstock.common.job_client import JobClient
@@ -42,7 +43,7 @@ class Executor(Protocol):
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
         """Start the job and yield the values of its only `CollectSink` as they arrive, at most `limit` values.
 
-        The iterator is a generator: closing it, or reaching the limit, cancels the job.
+        Closing the iterator, or reaching the limit, cancels the job. The iterator may be a `JobResults`.
         """
         ...
 
@@ -54,6 +55,46 @@ class RecallsPlans(Protocol):
     def recorded_plans(self, configuration: Configuration) -> Mapping[str, Any]:
         """Return `Manifest.plans` of this snapshot. Return an empty mapping if the job starts without one, or if it cannot be read."""
         ...
+
+
+class JobResults:
+    """The results of a running job, which another thread can cancel.
+
+    Args:
+        run: function that returns a generator of the results. The generator submits the job with the first `next`. It then passes a
+            function that requests the cancellation of the job to the argument of `run`.
+    """
+
+    def __init__(self, run: Callable[[Callable[[Callable[[], object]], None]], Generator[Any]]) -> None:
+        self._lock = threading.Lock()
+        self._request: Callable[[], object] | None = None
+        self._is_cancelled = False
+        self._values = run(self._submitted)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._values)
+
+    def close(self) -> None:
+        """Cancel the job and wait for its end. Only the thread that reads the results may call it."""
+        self._values.close()
+
+    def cancel(self) -> None:
+        """Request the cancellation of the job, from any thread. The results then end after those that have already arrived."""
+        with self._lock:
+            self._is_cancelled = True
+            request = self._request
+        if request is not None:
+            request()
+
+    def _submitted(self, request: Callable[[], object]) -> None:
+        with self._lock:
+            self._request = request
+            is_cancelled = self._is_cancelled
+        if is_cancelled:
+            request()
 
 
 REMOTE_EXECUTOR = ("penstock.cli.remote", "RemoteExecutor")

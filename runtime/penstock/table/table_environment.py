@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
@@ -74,6 +74,8 @@ class TableEnvironment:
         self._views = 0
         self._plans = 0
         self._options.update(_DEFAULTS)
+        self._configured = env.get_configuration().to_dict()
+        """Settings of the jobs before the first `SET`."""
 
     @staticmethod
     def create(environment_settings: EnvironmentSettings | Any = None) -> TableEnvironment:
@@ -97,6 +99,20 @@ class TableEnvironment:
         configuration.set_string(key, value)
         self._env.configure(configuration)
         self._options[key] = value
+
+    def _reset_options(self, key: str | None = None) -> None:
+        """Reset an option, or all options, to its value at the start of the session."""
+        for name in [*self._options] if key is None else [key]:
+            if name in _DEFAULTS:
+                self._set_option(name, _DEFAULTS[name])
+            elif name.startswith(_PLANNER_OPTIONS):
+                self._session().reset_option(name)
+                self._options.pop(name, None)
+            elif name in self._options:
+                self._env._configuration.remove_config(name)
+                if name in self._configured:
+                    self._env._configuration.set_string(name, self._configured[name])
+                self._options.pop(name)
 
     def _session(self) -> PlannerProcess:
         """Return the planner with the options of the session."""
@@ -214,8 +230,10 @@ class TableEnvironment:
         plan = read_plan(text, self._options[_ZONE])
         self._streams(plan)
         targets = ",".join(node.table.name for node in plan.nodes if isinstance(node, Sink))
-        client = self._env.execute_async(self._options.get("pipeline.name") or f"insert-into_{targets}")
-        return TableResult(["result"], lambda: iter([Row(str(client.get_job_id()))]), job_client=client)
+        name = self._options.get("pipeline.name") or f"insert-into_{targets}"
+        client = self._env.execute_async(name)
+        rows = [Row(str(client.get_job_id()))]
+        return TableResult(["result"], lambda: iter(rows), job_client=client, job_name=name)
 
     def _option(self, key: str) -> str | None:
         return self._options.get(key)
@@ -256,12 +274,8 @@ class TableEnvironment:
     def _query(self, answer: Answer) -> TableResult:
         stream, make = self._collected(answer)
 
-        def made() -> Iterator[Row]:
-            with stream.stream.execute_and_collect("collect") as values:
-                yield from map(make, values)
-
-        def rows() -> Iterator[Row]:
-            return CloseableIterator(made())
+        def rows() -> CloseableIterator:
+            return stream.stream.execute_and_collect("collect").mapped(make)
 
         return TableResult(answer.names, rows, changelog=True)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from types import TracebackType
 
 
@@ -36,6 +36,19 @@ class CloseableIterator:
         if close is not None:
             close()
 
+    def cancel(self) -> None:
+        """Request the cancellation of the job, from any thread. The iterator then ends after the records that have already arrived.
+
+        `close` also waits for the end of the job. Only the thread that reads the records may call it.
+        """
+        cancel = getattr(self._values, "cancel", None)
+        if cancel is not None:
+            cancel()
+
+    def mapped(self, function: Callable[[Any], Any]) -> CloseableIterator:
+        """Return an iterator over the results of the function. It closes and cancels the same job."""
+        return CloseableIterator(_Mapped(function, self))
+
     def __enter__(self) -> Self:
         return self
 
@@ -43,3 +56,17 @@ class CloseableIterator:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Mapped:
+    def __init__(self, function: Callable[[Any], Any], values: CloseableIterator) -> None:
+        self._function = function
+        self._values = values
+        self.close = values.close
+        self.cancel = values.cancel
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return self._function(next(self._values))

@@ -88,6 +88,10 @@ public class PlannerMain {
             env.getConfig().getConfiguration().setString((String) request.get("key"), (String) request.get("value"));
             return result("done");
         }
+        if (action.equals("reset")) {
+            env.getConfig().getConfiguration().removeKey((String) request.get("key"));
+            return result("done");
+        }
         if (action.equals("explain")) {
             Map answer = result("explained");
             answer.put("text", env.explainSql(sql, ExplainFormat.TEXT, new ExplainDetail[0]));

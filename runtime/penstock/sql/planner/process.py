@@ -115,6 +115,9 @@ class PlannerProcess:
     def set_option(self, key: str, value: str) -> None:
         self._ask({"action": "set", "key": key, "value": value, "sql": ""})
 
+    def reset_option(self, key: str) -> None:
+        self._ask({"action": "reset", "key": key, "sql": ""})
+
     def create_view(self, name: str, query: str) -> None:
         self._ask({"action": "view", "name": name, "sql": query})
 

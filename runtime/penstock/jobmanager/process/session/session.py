@@ -9,8 +9,9 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from penstock.common.completable_future import CompletableFuture
@@ -27,8 +28,8 @@ from penstock.common.stacks.edge_records import EdgeQuestion, EdgeRecord
 from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.common.system.open_files import raise_limit
-from penstock.connectors.simple.collect import decode_collected
 from penstock.functions.operator_context import SystemClock
+from penstock.graph.executor import JobResults
 from penstock.graph.program import Program
 from penstock.jobmanager.cluster.logs.files import ClusterLogs, LogFiles, LogSource
 from penstock.jobmanager.cluster.task_managers import SlotUse, Worker
@@ -37,6 +38,7 @@ from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.job_parts import JobMasterOptions, ResultSink
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.session.collected import ResultQueue
 from penstock.jobmanager.process.session.dispatcher import Dispatcher
 from penstock.jobmanager.process.session.program_settings import settings_of
 from penstock.jobmanager.process.session.recorded_plans import recorded_plans
@@ -246,8 +248,14 @@ class Session:
         return SessionJobClient(master, self.dispatcher)
 
     def collect(self, program: Program, limit: int | None) -> Iterator[Any]:
-        results = _ResultQueue()
+        return JobResults(partial(self._results, program, limit))
+
+    def _results(
+        self, program: Program, limit: int | None, submitted: Callable[[Callable[[], object]], None]
+    ) -> Generator[Any]:
+        results = ResultQueue()
         master = self.submit(program, results.put)
+        submitted(lambda: master.request(Operation("cancel")))
         returned = 0
         try:
             for value in results.values(master):
@@ -358,31 +366,6 @@ class Session:
             cluster.readings,
             more_uses,
         )
-
-
-class _ResultQueue:
-    """Queue of results from the job's thread to the iterator's thread."""
-
-    def __init__(self) -> None:
-        self._values: list[bytes] = []
-        self._lock = threading.Condition()
-
-    def put(self, uid: str, values: list[bytes]) -> None:
-        with self._lock:
-            self._values.extend(values)
-            self._lock.notify()
-
-    def values(self, master: JobMaster) -> Iterator[Any]:
-        while True:
-            with self._lock:
-                done = master.is_done
-                if not self._values and not done:
-                    self._lock.wait(0.1)
-                taken, self._values = self._values, []
-            for encoded in taken:
-                yield decode_collected(encoded)
-            if done and not taken:
-                return
 
 
 class SessionJobClient(JobClient):
