@@ -58,9 +58,6 @@ def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
             "a FlinkCluster runs only programs in job.script, job.source.files or job.source.configMap",
             "Put the program into one of these fields, or remove spec.cluster and set spec.image.",
         )
-    if (raw.get("autoscaling") or {}).get("enabled"):
-        remedy = "Remove it, and change spec.job.parallelism with kubectl scale or a HorizontalPodAutoscaler."
-        yield Problem("spec.autoscaling.enabled", "a FlinkCluster does not add workers for one of its jobs", remedy)
     if (raw.get("upgrade") or {}).get("warmStart"):
         remedy = "Remove it. The pods of a FlinkCluster run already."
         yield Problem("spec.upgrade.warmStart", "a job of a FlinkCluster has no pods to start", remedy)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
 from penstock_operator.api.flinkjob import ImagePullSecret, Ingress, NetworkPolicy, Resources, ServiceAccount, Storage
 from penstock_operator.api.status.flinkjob_status import Condition
-from penstock_operator.api.types import Api, Scalars, Schemaless, Time
+from penstock_operator.api.types import Api, Duration, Scalars, Schemaless, Time
 
 DeletionOfJobs = Literal["Wait", "Suspend", "Force"]
 
@@ -22,11 +23,39 @@ class ClusterMaster(Api):
     """Pod template for the master, merged over spec.podTemplate. Lists are merged by name."""
 
 
+class WorkerAutoscaling(Api):
+    """Number of worker pods that follows the slots that the jobs of the cluster need."""
+
+    min: int = Field(default=1, ge=1, le=1024)
+    """Minimum number of worker pods."""
+    max: int = Field(ge=1, le=1024)
+    """Maximum number of worker pods. No worker that runs a part of a job is removed, also if there are more."""
+    scale_down_after: Duration = timedelta(minutes=5)
+    """Time for which the jobs must need fewer workers before idle workers are removed."""
+
+    def within_limits(self, workers: int) -> int:
+        """Return the number of workers, limited to `min` and `max`."""
+        return max(self.min, min(workers, self.max))
+
+
 class ClusterWorker(Api):
     """Pods of the TaskManagers. Jobs share them."""
 
     replicas: int = Field(default=1, ge=1, le=1024)
-    """Number of worker pods. `kubectl scale` and a HorizontalPodAutoscaler set this field. A change restarts no pod and no job."""
+    """Number of worker pods. `kubectl scale` and a HorizontalPodAutoscaler set this field. A change restarts no pod and no job. If `autoscaling` is set, it is the number at the start, and the current number is in `status.replicas`."""
+    autoscaling: WorkerAutoscaling | None = Field(
+        default=None,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.min <= self.max",
+                    "message": "min must not be greater than max",
+                    "fieldPath": ".min",
+                },
+            ]
+        },
+    )
+    """The number of worker pods follows the slots that the jobs need. Not set: `replicas` is the number."""
     slots: int = Field(default=1, ge=1, le=64)
     """Slots per worker pod. A job needs as many free slots as its parallelism."""
     resources: Resources = Field(default_factory=Resources)
@@ -114,6 +143,12 @@ class FlinkClusterSpec(Api):
     network_policy: NetworkPolicy = Field(default_factory=NetworkPolicy)
     """Access to the cluster's pods over the network."""
 
+    def fields_of_a_job(self) -> dict[str, Any]:
+        """Return the fields of the manifest that a FlinkJob with the same pods has, too."""
+        fields = {key: value for key, value in self.to_manifest().items() if key not in ("deletion", "jobs")}
+        fields["worker"] = {key: value for key, value in fields["worker"].items() if key != "autoscaling"}
+        return fields
+
 
 class ClusterRevision(Api):
     """The pods of one version of the spec."""
@@ -135,6 +170,19 @@ class NotMoved(Api):
     """Generation of the FlinkJob. An edit of the FlinkJob starts another attempt."""
     reason: str
     """Reason for users."""
+
+
+class WorkerScaling(Api):
+    """The number of workers that `spec.worker.autoscaling` has chosen."""
+
+    workers: int = 0
+    """Number of worker pods."""
+    slots_needed: int = 0
+    """Number of slots that the jobs need."""
+    spare_since: Time | None = None
+    """Start of the time for which the jobs have needed fewer workers."""
+    limited: bool = False
+    """Whether the jobs need more workers than `max`."""
 
 
 class FlinkClusterStatus(Api):
@@ -170,6 +218,8 @@ class FlinkClusterStatus(Api):
     """Number of slots that no job uses."""
     jobs: int = 0
     """Number of FlinkJobs that run in the cluster."""
+    scaling: WorkerScaling | None = None
+    """The autoscaling of the workers, if it is on."""
     label_selector: str | None = None
     """Label selector of the worker pods, for the scale subresource."""
     conditions: tuple[Condition, ...] = Field(

@@ -96,12 +96,18 @@ def parse_cluster_spec(raw: object) -> tuple[FlinkClusterSpec, FlinkJobSpec]:
         spec = FlinkClusterSpec.model_validate(raw)
     except ValidationError as error:
         raise SpecError(tuple(_from_pydantic(error, "flinkcluster"))) from None
-    kept = {key: value for key, value in spec.to_manifest().items() if key not in ("deletion", "jobs")}
-    job = FlinkJobSpec.model_validate({**kept, "job": {"entry": "session"}})
-    problems = [*_problems(job), *_storage_of_programs(spec.configuration)]
+    job = FlinkJobSpec.model_validate({**spec.fields_of_a_job(), "job": {"entry": "session"}})
+    problems = [*_problems(job), *_storage_of_programs(spec.configuration), *_worker_autoscaling(spec)]
     if problems:
         raise SpecError(tuple(problems))
     return spec, job
+
+
+def _worker_autoscaling(spec: FlinkClusterSpec) -> Iterator[Problem]:
+    auto = spec.worker.autoscaling
+    if auto is not None and auto.min > auto.max:
+        remedy = f"Choose at most {auto.max}, or raise spec.worker.autoscaling.max."
+        yield Problem("spec.worker.autoscaling.min", f"{auto.min} is more than the maximum {auto.max}", remedy)
 
 
 def _storage_of_programs(configuration: Mapping[str, Any]) -> Iterator[Problem]:

@@ -46,7 +46,7 @@ def revision_digest(spec: FlinkClusterSpec) -> str:
     """Return a hash of the fields from which the pods are created. Fields with their default value do not count."""
     fields = spec.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     fields = {key: value for key, value in fields.items() if key not in _AROUND}
-    for part, key in (("worker", "replicas"), ("serviceAccount", "annotations")):
+    for part, key in (("worker", "replicas"), ("worker", "autoscaling"), ("serviceAccount", "annotations")):
         fields[part] = {name: value for name, value in fields.get(part, {}).items() if name != key}
     return hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:10]
 
@@ -57,8 +57,7 @@ def as_job(spec: FlinkClusterSpec, programs: str = "") -> FlinkJobSpec:
     Args:
         programs: folder of the programs. Empty means that the cluster stores none.
     """
-    fields = spec.to_manifest()
-    kept = {key: value for key, value in fields.items() if key not in ("deletion", "jobs")}
+    kept = spec.fields_of_a_job()
     storage = {STORAGE_KEY: programs} if programs else {}
     configuration = {**spec.configuration, **storage}
     return FlinkJobSpec.model_validate({**kept, "configuration": configuration, "job": {"entry": "session"}})

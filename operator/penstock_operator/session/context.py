@@ -48,11 +48,32 @@ class JobSeen:
     """The revision in which it runs. None means that it does not run yet."""
     is_settled: bool = True
     """Whether no operation is in progress."""
+    slots: int = 0
+    """Number of slots that it needs now, or waits for."""
     message: str = ""
     blocked: bool = False
     """Whether its operation needs a user's action."""
     rejected_at: datetime | None = None
     rejection: str = ""
+
+
+@dataclass(frozen=True)
+class SessionUse:
+    """The use of the workers of the current revision."""
+
+    busy: frozenset[str] = frozenset()
+    """Ids and addresses of the workers that run a part of a job."""
+    others: int = 0
+    """Number of slots of jobs that no FlinkJob has started."""
+
+
+@dataclass(frozen=True)
+class WorkerPod:
+    """A worker pod of the current revision."""
+
+    name: str
+    ip: str | None
+    ready: bool
 
 
 @dataclass(frozen=True)
@@ -81,6 +102,10 @@ class ClusterContext:
     """Time since the last revision of a cluster that is being deleted has disappeared."""
     session: SessionOverview | None = None
     """Workers and slots of the current revision. None means that its master does not respond."""
+    workers: tuple[WorkerPod, ...] = ()
+    """Worker pods of the current revision."""
+    use: SessionUse | None = None
+    """The use of its workers. None means that it is not known, or that no decision needs it."""
     failure: str = ""
     """Reason why the last action was refused."""
     refused: frozenset[int] = frozenset()
@@ -133,10 +158,11 @@ class ApplyRevision:
 
 @dataclass(frozen=True)
 class ScaleWorkers:
-    """Action: set the number of workers of a revision."""
+    """Action: set the number of workers of a revision. Workers that are not busy are removed first."""
 
     number: int
     workers: int
+    busy: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

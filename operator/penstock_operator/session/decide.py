@@ -6,7 +6,7 @@
     the spec is not valid               │ report it; the existing pods remain
     no revision of this spec exists     │ create one with the next number
     an object is missing or changed     │ apply the objects of its revision
-    another number of workers           │ scale the Deployment
+    another number of workers           │ scale the Deployment (`workers`)
     the new revision is ready           │ make it the current one; jobs start in it from now on
     jobs run in a former revision       │ move one job after the other (`_moved`)
     no job runs in a former revision    │ delete the revision
@@ -34,6 +34,7 @@ from penstock_operator.session.context import (
     ScaleWorkers,
 )
 from penstock_operator.session.report import awaited, reported
+from penstock_operator.session.workers import with_workers, workers_of
 
 if TYPE_CHECKING:
     from penstock_operator.session.context import ClusterAction, ClusterContext, JobSeen, RevisionSeen
@@ -75,7 +76,7 @@ def _next(ctx: ClusterContext) -> tuple[ClusterContext, ClusterAction | None]:
     if target is None:
         number = max([ctx.status.last_number, ctx.taken, *(r.number for r in ctx.revisions)]) + 1
         return ctx.with_status(last_number=number), CreateRevision(number)
-    ctx = _with_current(ctx, target)
+    ctx = with_workers(_with_current(ctx, target))
     action = _repair(ctx) or _scaled(ctx)
     if action is not None:
         return ctx, action
@@ -117,16 +118,19 @@ def _repair(ctx: ClusterContext) -> ClusterAction | None:
     """
     for revision in sorted(ctx.revisions, key=lambda r: r.digest != ctx.digest):
         if revision.flaw and revision.number not in ctx.refused:
-            workers = ctx.spec.worker.replicas if ctx.spec is not None else revision.workers_wanted or 1
+            workers = revision.workers_wanted or 1
+            if ctx.spec is not None and (revision.digest == ctx.digest or ctx.spec.worker.autoscaling is None):
+                workers = workers_of(ctx, ctx.spec)
             return ApplyRevision(revision.number, workers)
     return None
 
 
 def _scaled(ctx: ClusterContext) -> ClusterAction | None:
-    wanted = ctx.spec.worker.replicas if ctx.spec is not None else 0
+    wanted = workers_of(ctx, ctx.spec) if ctx.spec is not None else 0
     for revision in ctx.revisions:
         if wanted and revision.digest == ctx.digest and revision.workers_wanted != wanted and not ctx.failure:
-            return ScaleWorkers(revision.number, wanted)
+            is_current = ctx.use is not None and revision.number == ctx.status.revision
+            return ScaleWorkers(revision.number, wanted, ctx.use.busy if ctx.use and is_current else frozenset())
     return None
 
 

@@ -14,6 +14,7 @@ from penstock_operator.api.flinkcluster import ClusterDeletion, FlinkClusterSpec
 from penstock_operator.api.flinkjob import rest_tls_secret
 from penstock_operator.api.status.flinkjob_status import parse_status
 from penstock_operator.api.validation import check_own_identity, parse_cluster_spec
+from penstock_operator.engine.autoscaler import RESCALING
 from penstock_operator.engine.client import MasterTls
 from penstock_operator.errors import (
     AlreadyExists,
@@ -27,14 +28,23 @@ from penstock_operator.errors import (
     in_words,
 )
 from penstock_operator.kube.cluster import DEPLOYMENT, FLINKCLUSTER, FLINKJOB, KINDS, POD, REVISION, SECRET, SERVICE
-from penstock_operator.reconcile.act.objects import check_secrets
+from penstock_operator.reconcile.act.objects import check_secrets, mark_busy
 from penstock_operator.reconcile.loop import Loop
+from penstock_operator.reconcile.observation import TERMINAL
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.secrets import read_secret
 from penstock_operator.resources import children, flinkcluster
-from penstock_operator.resources.names import CA_KEY, CLUSTER, CLUSTER_REVISION, FINALIZER, ROLE, Owner
+from penstock_operator.resources.names import (
+    CA_KEY,
+    CLUSTER,
+    CLUSTER_REVISION,
+    FINALIZER,
+    ROLE,
+    Owner,
+    incarnation_prefix,
+)
 from penstock_operator.session import context as actions
-from penstock_operator.session.context import ClusterContext, JobSeen, RevisionSeen
+from penstock_operator.session.context import ClusterContext, JobSeen, RevisionSeen, SessionUse, WorkerPod
 from penstock_operator.session.decide import decide
 
 if TYPE_CHECKING:
@@ -43,13 +53,16 @@ if TYPE_CHECKING:
 
     from penstock_operator.api.flinkcluster import DeletionOfJobs
     from penstock_operator.api.flinkjob import FlinkJobSpec
-    from penstock_operator.engine.client import SessionOverview
+    from penstock_operator.api.status.flinkjob_status import FlinkJobStatus
+    from penstock_operator.engine.client import EngineClient, SessionOverview
     from penstock_operator.errors import Problem
     from penstock_operator.kube.cluster import Manifest
     from penstock_operator.reconcile.ports import Ports
 
 log = logging.getLogger(__name__)
 
+OTHERS_READ = 50
+"""Maximum number of jobs without a FlinkJob whose slots are read in a pass. Each of the others counts with one slot."""
 REAPPLY = "all objects"
 """Flaw of a revision whose objects are all applied again."""
 
@@ -149,8 +162,17 @@ class ClusterLoop(Loop):
         revisions = await self._revisions(ctx, specs, {n: m for m in stored if (n := _number(m))}, pods)
         self._empty_since = (self._empty_since or now) if ctx.is_deleting and not revisions else None
         ctx = replace(ctx, revisions=revisions, empty_for=now - self._empty_since if self._empty_since else None)
-        ctx = replace(ctx, jobs=await self._jobs(ctx), session=await self._session(ctx, specs))
+        ctx = replace(ctx, jobs=await self._jobs(ctx), workers=self._workers(ctx, pods))
+        session, use = await self._session(ctx, specs)
+        ctx = replace(ctx, session=session, use=use)
         return ctx, specs
+
+    def _workers(self, ctx: ClusterContext, pods: list[Manifest]) -> tuple[WorkerPod, ...]:
+        """Return the worker pods of the current revision."""
+        revision = flinkcluster.revision_name(self.name, ctx.status.revision or 0)
+        mine = [p for p in pods if manifests.labels_of(p).get(CLUSTER_REVISION) == revision]
+        views = [manifests.pod(p) for p in mine if manifests.labels_of(p).get(ROLE) == "worker"]
+        return tuple(WorkerPod(view.name, view.ip, view.ready and not view.terminating) for view in views)
 
     async def _revisions(
         self,
@@ -226,20 +248,25 @@ class ClusterLoop(Loop):
                 log.debug("%s/%s: FlinkJobs of other namespaces cannot be listed", self.namespace, self.name)
         return await self._ports.cluster.list(FLINKJOB, self.namespace)
 
-    async def _session(self, ctx: ClusterContext, specs: Mapping[int, FlinkClusterSpec]) -> SessionOverview | None:
+    async def _session(
+        self, ctx: ClusterContext, specs: Mapping[int, FlinkClusterSpec]
+    ) -> tuple[SessionOverview | None, SessionUse | None]:
+        """Return the slots of the current revision and, if its workers follow its jobs, the use of the workers."""
         current = ctx.revision(ctx.status.revision)
         spec = specs.get(current.number) if current is not None else None
         if current is None or spec is None or not current.master_ready:
-            return None
+            return None, None
         owner = self._owner(current.number, "")
         try:
             token = (await read_secret(self._ports, self.namespace, owner.secrets)).get("rest-token")
             name = rest_tls_secret(flinkcluster.as_job(spec))
             tls = MasterTls((await read_secret(self._ports, self.namespace, name)).get(CA_KEY, "")) if name else None
-            return await self._ports.engines(self.namespace, owner.name, token, tls).session()
+            client = self._ports.engines(self.namespace, owner.name, token, tls)
+            follows = ctx.spec is not None and ctx.spec.worker.autoscaling is not None
+            return await client.session(), await _use(client, ctx.jobs) if follows else None
         except EngineError as error:
             log.debug("%s/%s: %s", self.namespace, self.name, error)
-            return None
+            return None, None
 
     # --- actions -----------------------------------------------------------------------------------------------------
 
@@ -256,10 +283,19 @@ class ClusterLoop(Loop):
             await self._apply(ctx, specs[action.number], action)
         elif isinstance(action, actions.ScaleWorkers):
             name = self._owner(action.number, "").worker
+            await self._mark_busy(action)
             await self._ports.cluster.merge(DEPLOYMENT, self.namespace, name, {"spec": {"replicas": action.workers}})
         elif isinstance(action, actions.DeleteRevision):
             name = flinkcluster.revision_name(self.name, action.number)
             await self._ports.cluster.delete(REVISION, self.namespace, name)
+
+    async def _mark_busy(self, action: actions.ScaleWorkers) -> None:
+        """Mark the worker pods of a revision that run a part of a job, so that the ReplicaSet removes the others first."""
+        if not action.busy:
+            return
+        revision = flinkcluster.revision_name(self.name, action.number)
+        pods = await self._ports.cluster.list(POD, self.namespace, {CLUSTER_REVISION: revision, ROLE: "worker"})
+        await mark_busy(self._ports.cluster, pods, action.busy)
 
     async def _create_revision(self, ctx: ClusterContext, spec: FlinkClusterSpec, number: int) -> None:
         wanted = flinkcluster.controller_revision(self.namespace, self.name, ctx.uid, number, spec, ctx.generation)
@@ -402,8 +438,36 @@ def _job(manifest: Manifest, namespace: str, name: str) -> JobSeen | None:
         generation=int(meta.get("generation", 1)),
         revision=number,
         is_settled=op is None,
+        slots=_slots(manifest, status),
         message=status.message,
         blocked=op is not None and bool(op.blocked),
         rejected_at=rejected.time if rejected is not None else None,
         rejection=rejected.message if rejected is not None else "",
     )
+
+
+async def _use(client: EngineClient, jobs: tuple[JobSeen, ...]) -> SessionUse:
+    """Return the use of the workers of a session.
+
+    The ids of the jobs of a FlinkJob have the prefix of its name. So a job counts once, also if the status of its FlinkJob
+    does not have its id yet.
+    """
+    prefixes = tuple(incarnation_prefix(*job.name.split("/", 1)) for job in jobs)
+    others = [job for job in await client.jobs() if job.state not in TERMINAL and not job.id.startswith(prefixes)]
+    sizes = [await client.parallelism(job.id) or 1 for job in others[:OTHERS_READ]]
+    return SessionUse(await client.busy_workers(), sum(sizes) + len(others[OTHERS_READ:]))
+
+
+def _slots(manifest: Manifest, status: FlinkJobStatus) -> int:
+    """Return the number of slots that a FlinkJob needs now, or that it waits for."""
+    running, op, auto = status.running, status.operation, status.autoscaling
+    job = (manifest.get("spec") or {}).get("job") or {}
+    found = [running.parallelism if running is not None and running.finished_at is None else 0]
+    if op is not None and op.kind != "Suspend":
+        found.append(op.target_parallelism or 0)
+        starts = op.kind not in ("Rescale", "Delete")
+        first = auto.parallelism if auto is not None and auto.mode == "active" else job.get("parallelism", 1)
+        found.append(first if starts and isinstance(first, int) else 0)
+    if auto is not None and auto.mode == "active" and auto.reason in RESCALING:
+        found.append(auto.wanted)
+    return max(found)

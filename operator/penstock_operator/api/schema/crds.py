@@ -46,6 +46,12 @@ _JOB_RULES = [
         "message": "the autoscaler sets the parallelism, so no other client may change it; set autoscaling.enabled to false first",
     },
 ]
+_CLUSTER_RULES = [
+    {
+        "rule": "self.worker.replicas == oldSelf.worker.replicas || [self, oldSelf].exists(spec, !has(spec.worker.autoscaling))",
+        "message": "worker.autoscaling sets the number of workers, so no other client may change worker.replicas; remove worker.autoscaling first",
+    },
+]
 _SNAPSHOT_RULES = [
     {"rule": "self == oldSelf", "message": "a FlinkSnapshot cannot be changed; create another"},
     {
@@ -135,6 +141,7 @@ def flinkcluster() -> dict[str, Any]:
         spec=FlinkClusterSpec,
         status=FlinkClusterStatus,
         rules=[_name_rule(MAX_CLUSTER_NAME)],
+        spec_rules=_CLUSTER_RULES,
         columns=[
             _column("State", ".status.phase", about="Phase of the cluster."),
             _column("Ready", _READY, about="Whether master and workers run as the spec requests."),

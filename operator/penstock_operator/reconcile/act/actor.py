@@ -15,9 +15,9 @@ from penstock_operator.api.flinkjob import rest_tls_secret
 from penstock_operator.errors import Conflict, Denied, NotLeader, OperatorError, SecretMissing, unexpected
 from penstock_operator.kube.cluster import CONFIG_MAP, FLINKJOB, FLINKSNAPSHOT, KINDS, POD, REVISION, SECRET
 from penstock_operator.reconcile.act import storage
-from penstock_operator.reconcile.act.objects import Objects
+from penstock_operator.reconcile.act.objects import Objects, mark_busy
 from penstock_operator.reconcile.decide import actions
-from penstock_operator.reconcile.observation import ActionResult, is_at
+from penstock_operator.reconcile.observation import ActionResult
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.secrets import master_of, read_master_tls
 from penstock_operator.resources import children as parts
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from penstock_operator.resources.names import Owner
 
 log = logging.getLogger(__name__)
-
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Actor:
@@ -300,14 +298,8 @@ class Actor:
         if not busy:
             return
         pods = await self._ports.cluster.list(POD, self._owner.namespace, {JOB: self._owner.name, ROLE: "worker"})
-        for pod in pods:
-            if not manifests.is_made_for(self._owner, pod):
-                continue
-            name, ip = pod["metadata"]["name"], pod.get("status", {}).get("podIP")
-            cost = "100" if any(is_at(b, name, ip) for b in busy) else "0"
-            if manifests.annotations_of(pod).get(DELETION_COST) != cost:
-                patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
-                await self._ports.cluster.merge(POD, self._owner.namespace, name, patch)
+        mine = [pod for pod in pods if manifests.is_made_for(self._owner, pod)]
+        await mark_busy(self._ports.cluster, mine, busy)
 
     # --- the engine --------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from penstock_operator.errors import AlreadyExists, Denied, Invalid, NameTaken, SecretMissing
-from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, KINDS, SECRET
+from penstock_operator.kube.cluster import CONFIG_MAP, DEPLOYMENT, KINDS, POD, SECRET
+from penstock_operator.reconcile.observation import is_at
 from penstock_operator.reconcile.observe import manifests
 from penstock_operator.reconcile.observe.dependents import spare_configs
 from penstock_operator.reconcile.observe.difference import difference
@@ -18,12 +19,16 @@ from penstock_operator.resources.named_secrets import ACCOUNT_TOKEN, named_secre
 from penstock_operator.resources.names import JOB
 
 if TYPE_CHECKING:
-    from penstock_operator.kube.cluster import Kind, Manifest
+    from collections.abc import Sequence
+
+    from penstock_operator.kube.cluster import Cluster, Kind, Manifest
     from penstock_operator.reconcile.cache import Cache
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.ports import Ports
     from penstock_operator.resources.incarnation import Incarnation
     from penstock_operator.resources.names import Owner
+
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class Objects:
@@ -175,6 +180,16 @@ class Objects:
         theirs = [r for r in meta.get("ownerReferences") or () if r["uid"] not in {o["uid"] for o in ours}]
         patch = {"metadata": {"ownerReferences": [*ours, *theirs], "resourceVersion": meta["resourceVersion"]}}
         await self._ports.cluster.merge(kind, self.owner.namespace, name, patch)
+
+
+async def mark_busy(cluster: Cluster, pods: Sequence[Manifest], busy: frozenset[str]) -> None:
+    """Mark the worker pods that run a part of a job, so that the ReplicaSet deletes the others first."""
+    for pod in pods:
+        meta, ip = pod["metadata"], pod.get("status", {}).get("podIP")
+        cost = "100" if any(is_at(one, meta["name"], ip) for one in busy) else "0"
+        if manifests.annotations_of(pod).get(DELETION_COST) != cost:
+            patch = {"metadata": {"annotations": {DELETION_COST: cost}}}
+            await cluster.merge(POD, meta["namespace"], meta["name"], patch)
 
 
 async def check_secrets(ports: Ports, owner: Owner, manifest: Manifest) -> None:

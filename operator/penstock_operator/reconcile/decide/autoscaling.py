@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 SPARE_TIME = timedelta(seconds=30)
 """Time for which the job must not need a worker before the worker is removed."""
+FREE_SLOTS_PATIENCE = timedelta(minutes=2)
+"""Time for which a job of a FlinkCluster waits for free slots before the operator reports it."""
 NOT_APPLIED = "NotApplied"
 """Reason if the engine refuses the settings of the spec."""
 LIMITS = {
@@ -197,6 +199,12 @@ def _limit(ctx: Context, found: Autoscaler) -> tuple[str, str] | None:
         return LIMITS[found.reason], found.message
     if found.needed <= found.current or not ctx.is_autoscaled:
         return None
+    running, waiting = ctx.status.running, found.decisions[0] if found.decisions else None
+    if running is not None and running.cluster is not None:
+        if waiting is None or ctx.now - waiting.since < FREE_SLOTS_PATIENCE:
+            return None
+        remedy = "Raise worker.replicas, or the maximum in worker.autoscaling, of the FlinkCluster"
+        return "NoFreeSlots", f"{found.message} {remedy}. The job keeps parallelism {found.current}"
     failure = ctx.failed_action("ScaleWorkers")
     if failure is not None:
         return failure.code, explain(failure)
@@ -234,6 +242,8 @@ def adjust_workers(ctx: Context) -> Decision | None:
         ctx.status.autoscaling,
     )
     if not ctx.is_autoscaled or running is None or worker is None or found is None or state is None:
+        return None
+    if running.cluster is not None:  # the FlinkCluster adds workers (`session.workers`)
         return None
     if worker.deleting or worker.job_id != running.job_id or is_down(ctx) or not ctx.seen.engine.running:
         return None

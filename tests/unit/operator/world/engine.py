@@ -341,7 +341,7 @@ class FakeEngineClient:
     async def autoscaler(self, job_id: str) -> Autoscaler:
         if not self.world.has_autoscaler:
             raise EngineError("Not Found", status=404)
-        return self._job().autoscaler()
+        return self._job(job_id).autoscaler()
 
     async def configure_autoscaler(self, job_id: str, keys: Mapping[str, str], configuration_id: str) -> None:
         job = self._job(job_id)

@@ -102,6 +102,12 @@ class FakeSessionClient(FakeEngineClient):
     async def slots(self) -> int:
         return session_slots(self.world, self.name)
 
+    async def busy_workers(self) -> frozenset[str]:
+        """Return the workers that run a part of a job. The jobs use the slots of the first workers."""
+        found = await self.session()
+        names = sorted(pod["metadata"]["name"] for pod in pods_of(self.world, self.name, "worker") if is_up(pod))
+        return frozenset(names[: -(-(found.slots - found.free_slots) // 2)])
+
     async def upload(self, name: str, content: bytes) -> str:
         self._programs()
         self.world.fault.before(f"rest upload {name}")

@@ -13,7 +13,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from penstock_operator.reconcile.act.actor import DELETION_COST
+from penstock_operator.reconcile.act.objects import DELETION_COST
 from penstock_operator.reconcile.observe.manifests import annotations_of
 from penstock_operator.resources.names import ROLE
 from tests.unit.operator.world.kubernetes.pods import is_rolling, role_of
