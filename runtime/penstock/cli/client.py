@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+import uuid
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import quote
 
 import httpx
 
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed
+from penstock.cli.masters import Masters, split_addresses, unreachable
 from penstock.common.credentials.local_token import find_token
 from penstock.common.job_status import GLOBALLY_TERMINAL
 from penstock.rest import models
@@ -38,7 +40,8 @@ class RestClient:
 
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`. If the URL has no scheme, the client uses https if `tls` is
-            given, else http. The client never changes the scheme of a URL.
+            given, else http. The client never changes the scheme of a URL. Several URLs, separated by commas, are the masters of one
+            cluster (`cli.masters`).
         token: bearer token. None means the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
         timeout: seconds for each request.
         tls: CAs and client certificate (`connection.client_tls`). None means the system's CAs.
@@ -63,13 +66,17 @@ class RestClient:
         self._timeout = timeout
         self._extensions = None if server_name is None else {"sni_hostname": server_name}
         scheme = "http" if tls is None else "https"
-        self.url = (url if "://" in url else f"{scheme}://{url}").rstrip("/")
-        if token is None and transport is None and (found := find_token(self.url)) is not None:
-            self.url, token = found
+        urls = [(one if "://" in one else f"{scheme}://{one}").rstrip("/") for one in split_addresses(url)]
+        if token is None and transport is None and len(urls) == 1 and (found := find_token(urls[0])) is not None:
+            urls[0], token = found
+        self._masters = Masters(urls)
+        self.url = ",".join(urls)
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         try:
+            for one in urls:
+                httpx.URL(one)
             self._http = httpx.Client(
-                base_url=self.url,
+                base_url=urls[0],
                 headers=headers,
                 timeout=timeout,
                 transport=transport,
@@ -231,7 +238,7 @@ class RestClient:
         return f"/jobs/{_part(job_id)}/savepoints/{request_id}"
 
     def cancel(self, job_id: str) -> None:
-        self._request("PATCH", f"/jobs/{_part(job_id)}", params={"mode": "cancel"})
+        self._request("PATCH", f"/jobs/{_part(job_id)}", params={"mode": "cancel"}, may_repeat=True)
 
     def rescale(self, job_id: str, parallelism: int) -> str:
         path = f"/jobs/{_part(job_id)}/rescaling"
@@ -320,6 +327,7 @@ class RestClient:
 
     def shut_down(self) -> None:
         self._request("DELETE", "/cluster")
+        self._masters.is_ending = True
 
     def wait(self, path: str, operation_name: str, timeout: float) -> models.OperationOutcome:
         """Wait for an action that was started. `operation_name` is its name in errors, and `timeout` is in seconds.
@@ -343,7 +351,7 @@ class RestClient:
         if result is None:
             raise OperationFailed(
                 f"{operation_name} has not ended after {timeout:g} s",
-                remedy=f"the operation still runs. Poll {self.url}{path}, or set a longer --timeout",
+                remedy=f"the operation still runs. Poll {self._masters.url}{path}, or set a longer --timeout",
             )
         if result.operation is not None and result.operation.failure_cause is not None:
             raise OperationFailed(f"{operation_name} failed: {result.operation.failure_cause.stack_trace}")
@@ -369,7 +377,13 @@ class RestClient:
     def _trigger(
         self, method: str, path: str, body: Mapping[str, object] | None, params: Mapping[str, str] | None = None
     ) -> str:
-        answer = self._request(method, path, json=body, params=params)
+        """Start an action. A new trigger id makes it possible to repeat the request."""
+        trigger = {"triggerId": uuid.uuid4().hex}
+        if body is None:
+            params = {**(params or {}), **trigger}
+        else:
+            body = {**body, **trigger}
+        answer = self._request(method, path, json=body, params=params, may_repeat=True)
         return models.TriggerResponse.model_validate(answer).request_id
 
     def _get(self, path: str, shape: type[S]) -> S:
@@ -388,8 +402,10 @@ class RestClient:
         *,
         json: Mapping[str, object] | None = None,
         params: Mapping[str, str] | None = None,
+        may_repeat: bool = False,
     ) -> Any:  # JSON, which the callers validate
-        return self._answer(self._send(method, path, json=json, params=params), method, path)
+        response = self._send(method, path, json=json, params=params, may_repeat=may_repeat)
+        return self._answer(response, method, path)
 
     def _answer(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON, which the callers validate
         answer = self._json(response, method, path)
@@ -410,10 +426,12 @@ class RestClient:
         timeout: float | None = None,
         may_repeat: bool = False,
     ) -> httpx.Response:
-        def send() -> httpx.Response:
+        may_repeat = may_repeat or method == "GET"
+
+        def send(url: str) -> httpx.Response:
             return self._http.request(
                 method,
-                path,
+                f"{url}{path}",
                 json=json,
                 params=params,
                 content=content,
@@ -423,35 +441,19 @@ class RestClient:
                 extensions=self._extensions,
             )
 
-        try:
+        def send_again_if_closed(url: str) -> httpx.Response:
             try:
-                return send()
+                return send(url)
             except httpx.RemoteProtocolError:
                 # Most likely, the server or its proxy has just closed an idle connection.
-                if method != "GET" and not may_repeat:
+                if not may_repeat:
                     raise
-                return send()
-        except (httpx.TransportError, httpx.InvalidURL) as error:
-            raise MasterUnreachable(
-                f"the JobManager at {self.url} does not respond: {_reason(error)}",
-                remedy=self._remedy(error),
-            ) from None
+                return send(url)
 
-    def _remedy(self, error: Exception) -> str:
-        text = str(error)
-        if "Hostname mismatch" in text or "IP address mismatch" in text:
-            return "use a host name that is in the certificate, or pass such a name with --tls-server-name"
-        if "CERTIFICATE_VERIFY_FAILED" in text and "expired" in text:
-            return "renew the certificate of the JobManager"
-        if "CERTIFICATE_VERIFY_FAILED" in text:
-            return "pass the CA that signed the certificate of the JobManager with --ca-file or PENSTOCK_CA_FILE"
-        if "alert certificate required" in text or "alert unknown ca" in text:
-            return "pass a client certificate that the JobManager accepts with --client-certificate"
-        if "WRONG_VERSION_NUMBER" in text or "RECORD_LAYER_FAILURE" in text:
-            return "the server does not use TLS. Check the port, and the option rest.ssl.enabled of the JobManager"
-        if self.url.startswith("http://") and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
-            return f"if the JobManager uses TLS, pass https{self.url.removeprefix('http')} and --ca-file"
-        return "start a JobManager there, or pass the address of another one with -m URL or PENSTOCK_MASTER"
+        try:
+            return self._masters.send(send_again_if_closed, may_repeat=may_repeat)
+        except (httpx.TransportError, httpx.InvalidURL) as error:
+            raise unreachable(self.url, error) from None
 
     def _json(self, response: httpx.Response, method: str, path: str) -> Any:  # JSON, which the callers validate
         try:
@@ -487,9 +489,3 @@ def _part(text: str) -> str:
 def _listing(jobs: list[models.JobSummary]) -> str:
     shown = ", ".join(f"{job.jid} ({job.name}, {job.state})" for job in jobs[:5])
     return f"{shown} and {len(jobs) - 5} more" if len(jobs) > 5 else shown
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, httpx.ConnectTimeout | httpx.ReadTimeout | httpx.WriteTimeout | httpx.PoolTimeout):
-        return "no response in time"
-    return str(error) or type(error).__name__

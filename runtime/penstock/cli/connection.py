@@ -24,7 +24,13 @@ DEFAULT_MASTER = "http://localhost:8081"
 
 Master = Annotated[
     str,
-    typer.Option("-m", "--master", envvar="PENSTOCK_MASTER", metavar="URL", help="REST address of the JobManager."),
+    typer.Option(
+        "-m",
+        "--master",
+        envvar="PENSTOCK_MASTER",
+        metavar="URL",
+        help="REST address of the JobManager, or addresses of all its masters, separated by commas.",
+    ),
 ]
 TokenFile = Annotated[
     Path | None,

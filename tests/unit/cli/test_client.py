@@ -51,8 +51,8 @@ def test_a_read_request_is_retried_if_its_connection_was_closed() -> None:
     assert requests == ["GET", "GET"]
     requests.clear()
     with pytest.raises(MasterUnreachable, match="disconnected"):
-        client.cancel("j")
-    assert requests == ["PATCH"]
+        client.run_program("p.py", {})
+    assert requests == ["POST"]
 
 
 def test_refusals_keep_code_and_remedy() -> None:

@@ -12,9 +12,10 @@ from penstock.cli.output import show, size, table
 
 def dashboard(master: Master = DEFAULT_MASTER) -> None:
     """Print the dashboard's address. For your own `python job.py`, it includes the token, so that the page logs in by itself."""
+    from penstock.cli.masters import split_addresses
     from penstock.common.credentials.local_token import dashboard_link
 
-    typer.echo(dashboard_link(master))
+    typer.echo(dashboard_link(split_addresses(master)[0]))
 
 
 def cluster(

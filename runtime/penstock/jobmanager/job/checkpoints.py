@@ -6,8 +6,10 @@ import hashlib
 import shutil
 import tempfile
 import threading
+import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -19,7 +21,7 @@ from penstock.checkpoint.events import Event, JobDescription
 from penstock.checkpoint.files.layout import checkpoint_folder
 from penstock.checkpoint.files.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.files.storage import CheckpointStorage
-from penstock.checkpoint.leadership.fencing import Candidate, list_leader_folder
+from penstock.checkpoint.leadership.fencing import Candidate, candidate_of, fenced, list_leader_folder
 from penstock.checkpoint.leadership.probe import probe
 from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
@@ -39,8 +41,32 @@ from penstock.taskmanager.protocol import RestoreCommand, SubtaskRestore
 BACKGROUND_THREADS = 4
 _IMPATIENT = RetryPolicy(retry_for=1.0)
 """Retry policy of lookups for which a caller waits. The caller can handle a failure."""
+CONFIRM_S = 5.0
+"""Time in seconds for a heartbeat that confirms the leadership."""
 CLOSE_PATIENCE_S = 10.0
 """Time in seconds for which the end of a job waits for pending storage operations. A copy that does not return is abandoned."""
+
+
+@dataclass(frozen=True)
+class _Lead:
+    """The begin of this JobManager's leadership in an election."""
+
+    highest_claim: int
+    """Highest leader epoch that existed at that time."""
+    since_s: float
+    """Time after the listing, on the monotonic clock."""
+    confirm: Callable[[float, float | None], bool]
+
+    def claims_of(self, candidate: Candidate, storage: CheckpointStorage) -> int:
+        """Return the highest leader epoch, if no other JobManager has claimed one since this JobManager leads.
+
+        Raises:
+            Fenced: another JobManager has claimed a higher epoch.
+        """
+        highest = list_leader_folder(storage).highest_claim
+        if highest > self.highest_claim and candidate_of(storage, highest) != candidate.id:
+            raise fenced(storage, self.highest_claim, highest)
+        return highest
 
 
 class JobCheckpoints:
@@ -83,6 +109,7 @@ class JobCheckpoints:
         """State that the last `plan` restores in a changed form."""
         self._candidate = Candidate(self.storage, job_id)
         self._recovery: Recovery | None = None
+        self._lead: _Lead | None = None
         self._unconfirmed: dict[str, list[Any]] = {}
 
     @property
@@ -147,9 +174,8 @@ class JobCheckpoints:
             Fenced: another JobManager has taken over the job. The result does not count.
             StorageError: it is unknown whether the result was stored.
         """
-        if self._recovery is None:  # the job has ended before its first attempt
-            highest_started = max(list_leader_folder(self.storage).bases, default=0)
-            store_result(self.storage, msgspec.structs.replace(record, epoch=highest_started))
+        if self._recovery is None:
+            self._store_result_without_attempt(record)
             return
         leadership = self._recovery.leadership
         leadership.check()
@@ -157,8 +183,39 @@ class JobCheckpoints:
         store_result(self.storage, msgspec.structs.replace(record, epoch=epoch, candidate=writer))
         leadership.check()
 
+    def _store_result_without_attempt(self, record: ResultRecord) -> None:
+        """Store the result of a job that has ended before its first attempt. An elected JobManager may be superseded since it led."""
+        lead, highest_started = self._lead, max(list_leader_folder(self.storage).bases, default=0)
+        if lead is None:
+            store_result(self.storage, msgspec.structs.replace(record, epoch=highest_started))
+            return
+        if not lead.confirm(CONFIRM_S, lead.since_s):
+            raise StorageError(
+                f"the election does not confirm that this JobManager leads job {self.storage.job_id}",
+                remedy="no action is needed if the storage or the Lease of the election responds again",
+            )
+        epoch = lead.claims_of(self._candidate, self.storage)
+        writer = self._candidate.id
+        store_result(self.storage, msgspec.structs.replace(record, epoch=epoch, candidate=writer))
+        lead.claims_of(self._candidate, self.storage)
+
+    def begin_lead(self, confirm: Callable[[float, float | None], bool]) -> None:
+        """Record that this JobManager leads, and which leader epochs exist now. Call it before the first attempt.
+
+        Args:
+            confirm: see `Member.confirm`.
+        """
+        highest = list_leader_folder(self.storage).highest_claim
+        self._lead = _Lead(highest, time.monotonic(), confirm)
+
     def take_over(self) -> Recovery:
-        """Claim the next leader epoch and find the snapshot from which the attempt starts. Nothing else is changed."""
+        """Claim the next leader epoch and find the snapshot from which the attempt starts. Nothing else is changed.
+
+        A JobManager that was frozen could fence the next leader here. So the election must confirm that it still leads. If the election does
+        not respond, the claim is made anyway: the highest leader epoch decides.
+        """
+        if self._lead is not None:
+            self._lead.confirm(CONFIRM_S, None)
         recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
         self._recovery = recovery
         return recovery

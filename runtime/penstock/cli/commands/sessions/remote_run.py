@@ -150,11 +150,12 @@ def check_local_options(options: Mapping[str, object]) -> None:
 
 def configured_master(configuration: Mapping[str, str]) -> str | None:
     """Return the session cluster that the configuration names (`rest.address`, `rest.port`), or None."""
+    from penstock.cli.masters import split_addresses
     from penstock.common.config import options
     from penstock.common.configuration import Configuration, load_configuration
 
     found = Configuration({**load_configuration().to_dict(), **configuration})
     if not found.contains_key(options.REST_ADDRESS.key):
         return None
-    address = str(found.get(options.REST_ADDRESS))
-    return address if "://" in address else f"{address}:{found.get(options.REST_PORT)}"
+    addresses = split_addresses(str(found.get(options.REST_ADDRESS)))
+    return ",".join(one if "://" in one else f"{one}:{found.get(options.REST_PORT)}" for one in addresses)

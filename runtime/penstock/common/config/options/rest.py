@@ -8,7 +8,8 @@ REST_PORT = int_option("rest.port", 8081, "Port of the REST API and the dashboar
 REST_ADDRESS = text_option(
     "rest.address",
     "localhost",
-    "Host or URL of a session cluster. If it is set, `penstock run` sends programs there. It has no other effect.",
+    "Host or URL of a session cluster, or those of all its masters, separated by commas. If it is set, `penstock run` sends "
+    "programs there. It has no other effect.",
 )
 REST_BIND_ADDRESS = text_option("rest.bind-address", "localhost", "Address on which the REST API listens.")
 REST_SSL_ENABLED = flag_option(

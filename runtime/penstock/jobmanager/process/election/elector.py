@@ -67,7 +67,8 @@ class Elector:
         """Newest leader that this process has seen."""
         self._changed_at = 0.0
         """Time at which this process saw the newest heartbeat of the leader."""
-        self._renewed_at = 0.0
+        self.renewed_at = float("-inf")
+        """Time at which this process certainly led for the last time: the start of the newest heartbeat that storage has confirmed."""
         self._dead = ""
         """Id of a process that has ended without giving up the leadership."""
 
@@ -97,7 +98,7 @@ class Elector:
             self._claim(None, started)
             return
         if seen.id == self._me.id and not seen.released:  # an earlier claim of this process was stored but not answered
-            self._lead(seen)
+            self._lead(seen, started)
             return
         if self.leader is None or _progress(seen) != _progress(self.leader):
             self.leader, self._changed_at = seen, self._clock()
@@ -110,10 +111,10 @@ class Elector:
             return  # the observation is old, because this process was paused
         candidate = msgspec.structs.replace(self._me, term=1 if over is None else over.term + 1)
         if self._claims.claim(candidate, over):
-            self._lead(candidate)
+            self._lead(candidate, started)
 
-    def _lead(self, holder: Holder) -> None:
-        self.leader, self._renewed_at = holder, self._clock()
+    def _lead(self, holder: Holder, started: float) -> None:
+        self.leader, self.renewed_at = holder, started
         self.role = Role.LEADING
         logger.info("this process leads in term %d", holder.term)
 
@@ -124,11 +125,11 @@ class Elector:
         try:
             leads = self._claims.renew(renewed)
         except StorageError as error:
-            if started - self._renewed_at > self._times.deadline_s:
-                self._lose(f"the heartbeat could not be stored for {started - self._renewed_at:.0f} s: {error.message}")
+            if started - self.renewed_at > self._times.deadline_s:
+                self._lose(f"the heartbeat could not be stored for {started - self.renewed_at:.0f} s: {error.message}")
             return
         if leads:
-            self.leader, self._renewed_at = renewed, started
+            self.leader, self.renewed_at = renewed, started
         else:
             self._lose("another process has claimed the leadership")
 

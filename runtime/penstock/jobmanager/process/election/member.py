@@ -57,6 +57,7 @@ class Member:
         self._wake = threading.Event()
         self._leads = threading.Event()
         self._serves = threading.Event()
+        self._heartbeats = threading.Condition()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._run, name="election", daemon=True)
 
@@ -104,6 +105,24 @@ class Member:
     def wait(self, timeout_s: float) -> bool:
         """Wait until this process leads. Return whether it leads."""
         return self._leads.wait(timeout_s)
+
+    def confirm(self, timeout_s: float, since_s: float | None = None) -> bool:
+        """Check that this process still leads, with a heartbeat. A process that was frozen may not know that another one leads.
+
+        Args:
+            since_s: start of the heartbeat at the earliest, on the monotonic clock. None means within the last half of the lease.
+
+        Returns:
+            Whether a heartbeat has confirmed it within the timeout. If the leadership is lost, `on_loss` ends the process.
+        """
+        elector = self._elector
+        if elector is None:
+            return False
+        earliest = time.monotonic() - self._times.lease_s / 2 if since_s is None else since_s
+        if elector.renewed_at < earliest:
+            self._wake.set()
+        with self._heartbeats:
+            return self._heartbeats.wait_for(lambda: self.leads and elector.renewed_at >= earliest, timeout_s)
 
     def serve(self) -> None:
         """Record that this process leads and can answer requests, because it knows the requests to the previous leader."""
@@ -157,6 +176,8 @@ class Member:
         if role is Role.LEADING and before is Role.WAITING:
             self._leads.set()
             self.on_lead()
+        with self._heartbeats:
+            self._heartbeats.notify_all()
         return role
 
     def _other(self) -> Holder | None:

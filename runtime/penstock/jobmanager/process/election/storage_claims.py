@@ -1,8 +1,13 @@
 """Claims in an object store or a shared file system: one object for each term, and one for its heartbeat.
 
 `election/<term>` is written once, with a conditional put. `election/<term>.beat` is written by the holder of the term, once per heartbeat. The
-highest term counts. Objects of earlier terms are deleted. A late claim of a deleted term succeeds, but the listing after it shows the higher
-term.
+highest term counts.
+
+Terms follow each other without gaps. So a process that knows a term reads the object of the next term, and lists the folder only if this object
+exists. A read costs a tenth of a listing or less. Objects of terms that are more than `_KEPT` below the highest one are deleted:
+
+- A late claim of a deleted term succeeds, but the listing after it shows the higher term.
+- A holder that was paused while its next term was claimed and deleted finds the higher term with one of its next listings (`_LIST_EVERY`).
 """
 
 from __future__ import annotations
@@ -18,8 +23,10 @@ from penstock.jobmanager.process.election.claims import Holder
 
 FOLDER = "election"
 _BEAT = ".beat"
-_KEPT = 2
+_KEPT = 100
 """Number of terms whose objects are kept."""
+_LIST_EVERY = 60
+"""Number of heartbeats after which a holder lists the terms."""
 _REMEDY = "this file states which JobManager leads. Remove it while no JobManager runs"
 
 logger = logging.getLogger(__name__)
@@ -39,22 +46,23 @@ class StorageClaims:
 
     def __init__(self, storage: CheckpointStorage) -> None:
         self._storage = storage
-        self._known: dict[int, Holder] = {}
+        self._newest: Holder | None = None
+        """Claim of the highest term that this process knows."""
 
     def current(self) -> Holder | None:
-        terms = self._terms()
-        if not terms:
-            return None
+        if self._newest is None or self._exists(self._newest.term + 1):
+            self._newest = self._find_newest()
         try:
-            holder = self._holder(terms[-1])
-        except ObjectMissing:  # a holder of a higher term has deleted the claim since the listing
-            return self.current()
+            return self._beat()
+        except ObjectMissing:  # the holder has stored no heartbeat yet, or a holder of a higher term has deleted the objects
+            self._newest = self._find_newest()
         try:
-            return read_record(self._storage, _path(holder.term, beat=True), Holder, _REMEDY)
+            return self._beat()
         except ObjectMissing:
-            return holder
+            return self._newest
 
     def claim(self, candidate: Holder, over: Holder | None) -> bool:
+        self._newest = None
         if not self._storage.put_if_absent(_path(candidate.term), msgspec.json.encode(candidate)):
             return False
         terms = self._terms()
@@ -65,15 +73,41 @@ class StorageClaims:
 
     def renew(self, holder: Holder) -> bool:
         self._storage.put(_path(holder.term, beat=True), msgspec.json.encode(holder))
-        return self._terms()[-1:] == [holder.term]
+        if holder.beat % _LIST_EVERY == 0:
+            return self._terms()[-1:] == [holder.term]
+        return not self._exists(holder.term + 1)
 
     def release(self, holder: Holder) -> None:
         self.renew(msgspec.structs.replace(holder, released=True))
 
-    def _holder(self, term: int) -> Holder:
-        if term not in self._known:
-            self._known = {term: read_record(self._storage, _path(term), Holder, _REMEDY)}
-        return self._known[term]
+    def _beat(self) -> Holder | None:
+        """Return the newest heartbeat of the highest term.
+
+        Raises:
+            ObjectMissing: the term has no heartbeat.
+        """
+        if self._newest is None:
+            return None
+        return read_record(self._storage, _path(self._newest.term, beat=True), Holder, _REMEDY)
+
+    def _find_newest(self) -> Holder | None:
+        """List the terms, and return the claim of the highest one."""
+        terms = self._terms()
+        if not terms:
+            return None
+        if self._newest is not None and self._newest.term == terms[-1]:
+            return self._newest
+        try:
+            return read_record(self._storage, _path(terms[-1]), Holder, _REMEDY)
+        except ObjectMissing:  # a holder of a higher term has deleted the claim since the listing
+            return self._find_newest()
+
+    def _exists(self, term: int) -> bool:
+        try:
+            self._storage.read(_path(term))
+        except ObjectMissing:
+            return False
+        return True
 
     def _terms(self) -> list[int]:
         return sorted(int(name) for name in self._storage.list_names(FOLDER) if name.isdecimal())

@@ -22,7 +22,7 @@ def serve_as(member: Member | None, session: Session, settings: Configuration, *
     """
     if member is None:
         return session.serve(settings, **named)
-    session.waits_to_lead, session.on_serving = member.wait, member.serve
+    session.waits_to_lead, session.confirms_lead, session.on_serving = member.wait, member.confirm, member.serve
     server = session.serve(settings, leader=member.leader_url, leader_tls=tls_of_members(settings), **named)
     member.start("" if server is None else reachable_url(server.url, settings, member.host))
     return server

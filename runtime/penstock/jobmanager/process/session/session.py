@@ -133,6 +133,8 @@ class Session:
         """Callback after a job was accepted."""
         self._given_warnings: set[str] = set()
         self.waits_to_lead: Callable[[float], bool] | None = None  # see `JobMasterOptions.waits_to_lead`
+        self.confirms_lead: Callable[[float, float | None], bool] = lambda timeout_s, since_s: True
+        """Function that confirms that this process still leads (`Member.confirm`)."""
         self.on_serving: Callable[[], object] = lambda: None
         """Callback when this process leads and knows the requests to the previous leader."""
 
@@ -186,6 +188,7 @@ class Session:
         journal.note_earlier()
         if self.waits_to_lead is None or not self.waits_to_lead(seconds):
             return False
+        master.checkpoints.begin_lead(self.confirms_lead)
         continue_requests(journal, master, self.dispatcher.add_operation, master.checkpoints.result())
         self.on_serving()
         return True

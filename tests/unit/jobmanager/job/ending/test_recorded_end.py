@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
+from penstock.checkpoint.leadership.fencing import list_leader_folder
 from penstock.checkpoint.recovery.takeover import take_over
 from penstock.checkpoint.store.faults import Fault, FaultyStore
 from penstock.checkpoint.store.local_store import TEMPORARY_SUFFIX, LocalStore
@@ -31,7 +32,7 @@ from penstock.jobmanager.job.ending.job_result import (
 )
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.job.requests import Operation
-from penstock.jobmanager.job.starting.start_steps import WAITING_TO_LEAD
+from penstock.jobmanager.job.starting.start_steps import WAITING, WAITING_TO_LEAD
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from tests.in_process import InProcess, environment, until
 
@@ -54,11 +55,14 @@ def start(
     leads: threading.Event | None = None,
     *,
     elected: bool = True,
+    slots: int = 64,
+    confirm: Callable[[float, float | None], bool] = lambda timeout_s, since_s: True,
     retention: str = "RETAIN_ON_CANCELLATION",
     settings: Mapping[str, str] = MappingProxyType({}),
 ) -> JobMaster:
     """Start a master's job. It waits until `leads` is set; None means that it leads at once."""
-    session = Session(InProcess(), SubmitOptions(job_id=JOB, keep_result=True))
+    session = Session(InProcess(slots), SubmitOptions(job_id=JOB, keep_result=True))
+    session.confirms_lead = confirm
     if elected:
         session.waits_to_lead = (lambda seconds: True) if leads is None else leads.wait
     sessions.append(session)
@@ -148,6 +152,84 @@ def test_a_leader_that_is_superseded_while_its_job_fails_is_suspended_and_the_jo
     assert isinstance(old.error, Fenced)
     assert read_result(new.checkpoints.storage) is None
     assert new.history.status is JobStatus.RUNNING
+
+
+WITHOUT_SLOTS: dict[str, Any] = {"slots": 0, "settings": {"slot.request.timeout": "1500 ms"}}
+"""Arguments of a job that waits for slots, and then fails."""
+
+
+@pytest.mark.parametrize("has_checkpoints", [True, False])
+def test_a_frozen_leader_that_fails_before_its_first_attempt_does_not_end_the_job_of_the_next_leader(
+    sessions: list[Session], tmp_path: Path, has_checkpoints: bool
+) -> None:
+    if has_checkpoints:
+        earlier = running(sessions, tmp_path)
+        until(lambda: bool(earlier.checkpoints.storage.checkpoint_ids()), earlier)
+        earlier.suspend()
+        assert earlier.wait(30) is JobStatus.SUSPENDED
+    old = start(sessions, tmp_path, **WITHOUT_SLOTS)
+    until(lambda: old.parts.steps.step == WAITING, old)
+    new = running(sessions, tmp_path)
+    assert old.wait(30) is JobStatus.SUSPENDED
+    assert isinstance(old.error, Fenced)
+    assert read_result(new.checkpoints.storage) is None
+    new.suspend()
+    assert new.wait(30) is JobStatus.SUSPENDED
+    assert running(sessions, tmp_path).attempt > new.attempt
+
+
+def test_a_leader_whose_job_fails_before_its_first_attempt_records_the_failure(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    for _ in range(2):
+        old = start(sessions, tmp_path, **WITHOUT_SLOTS)
+        assert old.wait(30) is JobStatus.FAILED
+        assert old.attempt == 0
+        result = read_result(old.checkpoints.storage)
+        assert result is not None
+        assert result.status is JobStatus.FAILED
+        assert "needs 1 slots" in result.failure
+
+
+def test_a_failure_before_the_first_attempt_waits_until_the_election_confirms_the_leadership(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader may have been frozen between its election and its first listing of the leader epochs."""
+    monkeypatch.setattr("penstock.jobmanager.job.ending.job_end.store_and_wait", partial(store_and_wait, pause_s=0.01))
+    responds = threading.Event()
+    asked: list[float | None] = []
+
+    def confirm(timeout_s: float, since_s: float | None) -> bool:
+        asked.append(since_s)
+        return responds.is_set()
+
+    master = start(sessions, tmp_path, confirm=confirm, **WITHOUT_SLOTS)
+    began = time.monotonic()
+    while len(asked) < 3:
+        assert time.monotonic() - began < 30
+        time.sleep(0.01)
+    assert not master.is_done
+    assert read_result(master.checkpoints.storage) is None
+    assert None not in asked
+    responds.set()
+    assert master.wait(30) is JobStatus.FAILED
+
+
+def test_each_attempt_of_an_elected_leader_begins_with_a_confirmed_leadership(
+    sessions: list[Session], tmp_path: Path
+) -> None:
+    epochs: list[int] = []
+    storage = CheckpointStorage(f"file://{tmp_path}/checkpoints", JOB)
+
+    def confirm(timeout_s: float, since_s: float | None) -> bool:
+        epochs.append(list_leader_folder(storage).highest_claim)
+        return True
+
+    master = running(sessions, tmp_path, confirm=confirm)
+    assert epochs == [0]
+    master.request(Operation("rescale", {"parallelism": 2}))
+    until(lambda: master.parallelism == 2 and master.history.status is JobStatus.RUNNING, master)
+    assert epochs == [0, 1]
 
 
 def test_an_end_counts_after_the_checkpoints_are_deleted(sessions: list[Session], tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.common.configuration import Configuration
-from penstock.common.errors import ClusterError
+from penstock.common.errors import ClusterError, StorageError
+from penstock.jobmanager.process.election.claims import Holder
 from penstock.jobmanager.process.election.elector import ElectionTimes
 from penstock.jobmanager.process.election.joining import is_elected, job_id_of, join
 from penstock.jobmanager.process.election.member import Member
@@ -76,8 +77,6 @@ def test_the_loss_of_a_term_is_reported_once(members: Members) -> None:
     one = members.start("one")
     assert one.wait(20)
     assert one.leader is not None
-    from penstock.jobmanager.process.election.claims import Holder
-
     storage = CheckpointStorage(f"file://{members.folder}", "c")
     assert StorageClaims(storage).claim(Holder("thief", term=one.leader.term + 1), one.leader)
     deadline = time.monotonic() + 20
@@ -86,6 +85,44 @@ def test_the_loss_of_a_term_is_reported_once(members: Members) -> None:
         time.sleep(0.01)
     time.sleep(0.5)
     assert members.lost == ["one"]
+
+
+def test_a_heartbeat_confirms_the_leadership(members: Members) -> None:
+    one = members.member("one")
+    assert not one.confirm(0.0)
+    one.start("http://one")
+    assert one.wait(20)
+    now = time.monotonic()
+    assert one.confirm(20, now)
+    assert one.confirm(0.0, now), "this heartbeat is known"
+
+
+def test_a_member_that_was_frozen_and_superseded_does_not_confirm_that_it_leads(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = members.start("one")
+    assert one.wait(20)
+    assert one.leader is not None
+    storage = CheckpointStorage(f"file://{members.folder}", "c")
+    assert StorageClaims(storage).claim(Holder("two", term=one.leader.term + 1), one.leader)
+    assert not one.confirm(1.0, time.monotonic())
+    assert members.lost == ["one"]
+
+
+def test_a_member_without_an_answer_of_storage_does_not_confirm_that_it_leads(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = members.start("one")
+    assert one.wait(20)
+
+    def fail(*arguments: object) -> bool:
+        raise StorageError("no answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StorageClaims, "renew", fail)
+        assert not one.confirm(0.3, time.monotonic())
+    assert one.confirm(20, time.monotonic())
+    assert not members.lost
 
 
 def test_a_member_whose_election_fails_ends_and_hands_over(members: Members) -> None:
