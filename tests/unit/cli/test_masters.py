@@ -37,7 +37,9 @@ class Answers:
         self._answers = answers
         self.asked: list[str] = []
         self.time = Time()
-        self.masters = Masters([f"http://{name}" for name in answers], clock=lambda: self.time.now, sleep=self.time.sleep)
+        self.masters = Masters(
+            [f"http://{name}" for name in answers], clock=lambda: self.time.now, sleep=self.time.sleep
+        )
 
     def _answer(self, url: str) -> httpx.Response:
         name = url.removeprefix("http://")

@@ -54,7 +54,7 @@ class StorageClaims:
             self._newest = self._find_newest()
         try:
             return self._beat()
-        except ObjectMissing:  # the holder has stored no heartbeat yet, or a holder of a higher term has deleted the objects
+        except ObjectMissing:  # no heartbeat is stored yet, or a higher term exists and the objects are deleted
             self._newest = self._find_newest()
         try:
             return self._beat()
