@@ -44,8 +44,8 @@ test-python: ## run the tests of the engine on another supported Python; OTHER=p
 	@PENSTOCK_EXAMPLES=$(or $(EXAMPLES),0.1) $(MEMORY) build/python/bin/python -m tools.retry $(SPREAD) -m "$(DEFAULT)" tests/semantics tests/unit/state tests/unit/taskmanager tests/unit/common tests/unit/datastream
 	@build/python/bin/python -m tools.retry -m "$(DEFAULT)" tests/integration/engine/programs/test_plain.py
 
-test-lives: $(STAMP) ## run random lives of FlinkJobs in the simulated world; LIVES=2000 FIRST=0
-	@PENSTOCK_LIVES=$(or $(LIVES),2000) PENSTOCK_FIRST_LIFE=$(or $(FIRST),0) $(PYTEST) $(SPREAD) tests/unit/operator/flows/test_random_lives.py
+test-lives: $(STAMP) ## run random lives of FlinkJobs, and of jobs with two masters, in simulations; LIVES=2000 FIRST=0
+	@PENSTOCK_LIVES=$(or $(LIVES),2000) PENSTOCK_FIRST_LIFE=$(or $(FIRST),0) $(PYTEST) $(SPREAD) tests/unit/operator/flows/test_random_lives.py tests/unit/jobmanager/process/election/lives
 
 test-spark: $(STAMP) ## test changes and faults on clusters of real Spark processes, and run a short soak
 	@$(PYTEST) -m "spark and (slow or chaos) and not kafka" tests

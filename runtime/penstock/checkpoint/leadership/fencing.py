@@ -151,8 +151,12 @@ class Candidate:
         number is unknown.
         """
 
-    def claim(self) -> Leadership:
+    def claim(self, above: int | None = None) -> Leadership:
         """Claim the next number. The first claim fences the current leader. Later claims succeed only if no other candidate took over.
+
+        Args:
+            above: highest number that this candidate has seen. If it is given, the first claim succeeds only if no other candidate has
+                claimed a higher number.
 
         Raises:
             Fenced: another candidate took a higher number.
@@ -160,7 +164,9 @@ class Candidate:
         """
         for _ in range(_MAX_RACES):
             highest = list_leader_folder(self.storage).highest_claim
-            if highest > self._won and self._is_superseded(highest):
+            if highest > max(self._won, above or 0) and self._is_superseded(
+                highest, self._won > 0 or above is not None
+            ):
                 raise fenced(self.storage, self._won or self._tried, highest)
             epoch = max(highest, self._won) + 1
             record = ClaimRecord(epoch, new_owner(self.name), int(time.time() * 1000), self.id)
@@ -176,10 +182,14 @@ class Candidate:
             remedy="too many JobManagers start for one job. Check that each job has one master and its own job id",
         )
 
-    def _is_superseded(self, highest: int) -> bool:
-        """Return whether a higher claim supersedes this candidate. A candidate that never led or tried is not superseded."""
+    def _is_superseded(self, highest: int, is_bound: bool) -> bool:
+        """Return whether a higher claim supersedes this candidate.
+
+        Args:
+            is_bound: whether every claim of another candidate supersedes it. Otherwise, a candidate that never tried is not superseded.
+        """
         if highest > self._tried:
-            return self._tried > 0
+            return is_bound or self._tried > 0
         try:
             claim = read_record(self.storage, claim_path(highest), ClaimRecord, _CLAIM_REMEDY)
         except (
@@ -188,7 +198,7 @@ class Candidate:
             return False
         except SnapshotTorn as torn:
             raise StorageError(torn.message, remedy=torn.remedy) from torn
-        return claim.candidate != self.id and self._won > 0
+        return claim.candidate != self.id and is_bound
 
 
 class Leadership:

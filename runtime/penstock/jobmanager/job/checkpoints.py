@@ -21,7 +21,7 @@ from penstock.checkpoint.events import Event, JobDescription
 from penstock.checkpoint.files.layout import checkpoint_folder
 from penstock.checkpoint.files.manifest import OperatorInfo, SourceState
 from penstock.checkpoint.files.storage import CheckpointStorage
-from penstock.checkpoint.leadership.fencing import Candidate, candidate_of, fenced, list_leader_folder
+from penstock.checkpoint.leadership.fencing import Candidate, Leadership, list_leader_folder
 from penstock.checkpoint.leadership.probe import probe
 from penstock.checkpoint.leadership.release import read_release
 from penstock.checkpoint.recovery.restore import RestorePlan, plan_restore
@@ -56,17 +56,7 @@ class _Lead:
     since_s: float
     """Time after the listing, on the monotonic clock."""
     confirm: Callable[[float, float | None], bool]
-
-    def claims_of(self, candidate: Candidate, storage: CheckpointStorage) -> int:
-        """Return the highest leader epoch, if no other JobManager has claimed one since this JobManager leads.
-
-        Raises:
-            Fenced: another JobManager has claimed a higher epoch.
-        """
-        highest = list_leader_folder(storage).highest_claim
-        if highest > self.highest_claim and candidate_of(storage, highest) != candidate.id:
-            raise fenced(storage, self.highest_claim, highest)
-        return highest
+    """See `Member.confirm`."""
 
 
 class JobCheckpoints:
@@ -174,30 +164,32 @@ class JobCheckpoints:
             Fenced: another JobManager has taken over the job. The result does not count.
             StorageError: it is unknown whether the result was stored.
         """
-        if self._recovery is None:
-            self._store_result_without_attempt(record)
+        if self._recovery is not None:
+            leadership = self._recovery.leadership
+            leadership.check()
+        elif self._lead is not None:
+            leadership = self._claim_for_end(self._lead)
+        else:  # a job without an election has ended before its first attempt
+            highest_started = max(list_leader_folder(self.storage).bases, default=0)
+            store_result(self.storage, msgspec.structs.replace(record, epoch=highest_started))
             return
-        leadership = self._recovery.leadership
-        leadership.check()
         epoch, writer = leadership.epoch, leadership.candidate.id
         store_result(self.storage, msgspec.structs.replace(record, epoch=epoch, candidate=writer))
         leadership.check()
 
-    def _store_result_without_attempt(self, record: ResultRecord) -> None:
-        """Store the result of a job that has ended before its first attempt. An elected JobManager may be superseded since it led."""
-        lead, highest_started = self._lead, max(list_leader_folder(self.storage).bases, default=0)
-        if lead is None:
-            store_result(self.storage, msgspec.structs.replace(record, epoch=highest_started))
-            return
+    def _claim_for_end(self, lead: _Lead) -> Leadership:
+        """Claim a leader epoch for the end of a job that has had no attempt. A JobManager that was frozen must not fence the next leader.
+
+        Raises:
+            Fenced: another JobManager has claimed a leader epoch since this one leads.
+            StorageError: the election does not confirm that this JobManager leads.
+        """
         if not lead.confirm(CONFIRM_S, lead.since_s):
             raise StorageError(
                 f"the election does not confirm that this JobManager leads job {self.storage.job_id}",
                 remedy="no action is needed if the storage or the Lease of the election responds again",
             )
-        epoch = lead.claims_of(self._candidate, self.storage)
-        writer = self._candidate.id
-        store_result(self.storage, msgspec.structs.replace(record, epoch=epoch, candidate=writer))
-        lead.claims_of(self._candidate, self.storage)
+        return self._candidate.claim(above=lead.highest_claim)
 
     def begin_lead(self, confirm: Callable[[float, float | None], bool]) -> None:
         """Record that this JobManager leads, and which leader epochs exist now. Call it before the first attempt.

@@ -42,8 +42,7 @@ class ResultRecord(msgspec.Struct, frozen=True, repr_omit_defaults=True):
     end_of_input: bool = False
     """Whether the job has read all of its input. It is False if an older version without this field wrote the record."""
     epoch: int = 0
-    """Leader epoch of the writer, or the highest epoch if the writer had claimed none. It is 0 without a candidate if an older version wrote
-    the record."""
+    """Leader epoch of the writer. It is 0 if an older version wrote the record."""
     candidate: str = ""
     """Id of the writer (`fencing.Candidate`). After the end, the writer begins one more epoch, in which it deletes the checkpoints."""
     failure: str = ""
@@ -151,7 +150,7 @@ def read_result(storage: CheckpointStorage) -> ResultRecord | None:
         StorageError: the store does not respond.
     """
     record = _read(storage, RESULT)
-    if record is None or not (record.epoch or record.candidate):
+    if record is None or record.epoch == 0:
         return record
     highest_started = max(list_leader_folder(storage).bases, default=0)
     if _counts(storage, record, highest_started):
