@@ -1,7 +1,7 @@
 """A simulated cluster: processes with their own clocks, a network that fails, and one object store. Time is virtual.
 
-A *strand* is a thread of a simulated process. Only one strand runs at a time. A strand gives control back when it sleeps or sends a request,
-and the world continues with the strand or the request that is due next. So a seed determines the whole life.
+A *strand* is a thread of a simulated process. Only one strand runs at a time. A strand gives control back when it sleeps or sends a request.
+The world then continues with the strand or the request that is due next. So a seed determines the whole life.
 
 A request is executed by the store even if its sender is killed or frozen in between, as in reality.
 """
