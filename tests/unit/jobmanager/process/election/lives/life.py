@@ -140,7 +140,7 @@ class Life:
         elif fault.startswith("cut off"):
             for master in self.masters if fault == "cut off both" else [victim]:
                 master.host.is_cut = True
-                self.world.at(later, lambda host=master.host: setattr(host, "is_cut", False))  # type: ignore[misc]
+                self.world.at(later, lambda host=master.host: setattr(host, "is_cut", False))
         elif fault == "lose the answers to the leader":
             victim.host.loses_answers = True
             self.world.at(later, lambda: setattr(victim.host, "loses_answers", False))
