@@ -61,8 +61,8 @@ class Matcher:
     >>> matcher, memory = Matcher(compile_pattern(a.followed_by("b").where(lambda event: event == "b"))), Memory()
     >>> [match for time, event in enumerate("acb") for match in matcher.feed(memory, event, time)]
     [{'a': ['a'], 'b': ['b']}]
-    >>> memory
-    Memory(runs=[], complete=[], next_event=1, events={}, paths={})
+    >>> memory.runs, memory.events
+    ([], {})
     """
 
     def __init__(self, automaton: Automaton, *, keep_timed_out: bool = False) -> None:
