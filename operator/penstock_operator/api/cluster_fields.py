@@ -52,10 +52,14 @@ def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
             yield Problem(f"spec.configuration[{key!r}]", "only the FlinkCluster can set this key", remedy)
     job: Mapping[str, Any] = raw.get("job") or {}
     source = job.get("source") or {}
-    if job.get("script") is None and not isinstance(source.get("files") or source.get("configMap"), dict):
+    if source.get("image"):
+        remedy = "Set source.url or source.git instead, or remove spec.cluster, so that the job has its own pods."
+        text = "an image volume needs a new pod, and the pods of the FlinkCluster run already"
+        yield Problem("spec.job.source.image", text, remedy)
+    elif job.get("script") is None and not any(source.get(kind) for kind in ("files", "configMap", "url", "git")):
         yield Problem(
             "spec.job",
-            "a FlinkCluster runs only programs in job.script, job.source.files or job.source.configMap",
+            "a FlinkCluster runs only programs in job.script or job.source",
             "Put the program into one of these fields, or remove spec.cluster and set spec.image.",
         )
     if (raw.get("upgrade") or {}).get("warmStart"):

@@ -399,7 +399,7 @@ class FlinkJobSpec(Api):
     model_config = ConfigDict(json_schema_extra=_cluster_rules)
 
     cluster: str | None = Field(default=None, max_length=127, json_schema_extra={"pattern": CLUSTER_PATTERN})
-    """FlinkCluster that runs the job: NAME, or NAMESPACE/NAME if the FlinkCluster allows this namespace. The job then has no pods. The program must be in job.script, job.source.files or job.source.configMap."""
+    """FlinkCluster that runs the job: NAME, or NAMESPACE/NAME if the FlinkCluster allows this namespace. The job then has no pods. The program must be in job.script or job.source, but not in job.source.image."""
     image: str = Field(min_length=1, max_length=1024)
     """Image of the job, built from Penstock's base image. Master and workers use the same image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"

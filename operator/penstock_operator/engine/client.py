@@ -101,6 +101,13 @@ class EngineClient(Protocol):
     async def upload(self, name: str, content: bytes) -> str:
         """Store a program in a session. Return the id of the stored program."""
 
+    async def fetch(self, request: Mapping[str, Any]) -> str:
+        """Let a session fetch a program and store it. Return the id of the stored program.
+
+        Raises:
+            ProgramRefused: the source does not exist, or it has another content.
+        """
+
     async def run(self, program: str, start: Mapping[str, Any]) -> None:
         """Start a stored program. Wait until its first job is accepted, which may take minutes. If a program with this job
         already runs, do nothing.
@@ -249,6 +256,22 @@ class HttpEngine:
             raise EngineUnreachable(msg) from error
         _raise_for(response, "POST /jars/upload")
         return str(response.json().get("filename", "")).rpartition("/")[2]
+
+    async def fetch(self, request: Mapping[str, Any]) -> str:
+        """Implement `EngineClient.fetch`."""
+        self._fence()
+        try:
+            body = await self._request_json("POST", "/jars/fetch", dict(request), timeout_s=START_TIMEOUT)
+        except EngineUnreachable:
+            raise
+        except EngineError as error:
+            if error.status in (404, 405):
+                msg = "the image of the FlinkCluster cannot fetch programs. Set a newer image, or put the program into source.files"
+                raise ProgramRefused(msg, status=error.status) from error
+            if error.status == 400:
+                raise ProgramRefused(str(error), status=error.status) from error
+            raise
+        return str(body.get("filename", "")).rpartition("/")[2]
 
     async def run(self, program: str, start: Mapping[str, Any]) -> None:
         """Implement `EngineClient.run`."""

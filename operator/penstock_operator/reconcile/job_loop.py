@@ -46,7 +46,7 @@ from penstock_operator.reconcile.observe.dependents import is_lasting
 from penstock_operator.reconcile.observe.look import observe
 from penstock_operator.reconcile.observe.manifests import labels_of, parse_time
 from penstock_operator.reconcile.ownership import QUIET_BEFORE_RELEASE, Claim, claim
-from penstock_operator.reconcile.presets.defaults import NOTHING_PRESET, recorded_defaults, spec_with_defaults
+from penstock_operator.reconcile.presets.defaults import of_session_job, recorded_defaults, spec_with_defaults
 from penstock_operator.reconcile.program_source import ProgramSource
 from penstock_operator.reconcile.report.writes import write_due
 from penstock_operator.resources.names import FINALIZER
@@ -296,7 +296,7 @@ class JobLoop(Loop):
             if not deleting:
                 raw, git = await self._program_source.with_content(raw, status.git)
                 raw = await self._cluster_source.with_cluster(raw, status)
-                current = NOTHING_PRESET if raw.get("cluster") else current
+                current = of_session_job(current) if raw.get("cluster") else current
             spec, defaults = spec_with_defaults(raw, subject, recorded_defaults(status), current, self.cache.specs)
             limits = self._ports.settings
             problems = (*check_own_identity(spec, limits.own_identity), *limits.tenants.problems(spec))

@@ -18,6 +18,8 @@ from penstock_operator.resources.names import INCARNATION, REVISION
 from penstock_operator.resources.program import REQUIREMENTS, SCRIPT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.resources.incarnation import Incarnation
     from penstock_operator.resources.names import Owner
@@ -60,6 +62,22 @@ def bundle(owner: Owner, spec: FlinkJobSpec) -> tuple[str, bytes]:
         for name, text in sorted(files.items()):
             archive.writestr(zipfile.ZipInfo(name, _EPOCH), text)
     return f"{owner.name}.zip", packed.getvalue()
+
+
+def fetch(owner: Owner, spec: FlinkJobSpec, secret: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the request by which the session fetches the program. Return None if the operator has the program (`bundle`).
+
+    Args:
+        secret: content of the Secret with the credentials of the git server.
+    """
+    source = spec.job.source
+    if source is None or source.files:
+        return None
+    body: dict[str, Any] = {"name": owner.name, "requirements": list(spec.job.requirements)}
+    if source.git is not None:
+        access = {key: secret[key] for key in ("username", "password") if key in secret}
+        return {**body, "url": source.git.url, "commit": source.git.commit, "path": source.git.path or "", **access}
+    return {**body, "url": source.url, "sha256": source.sha256}
 
 
 def start(incarnation: Incarnation) -> dict[str, Any]:

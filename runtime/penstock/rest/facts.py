@@ -430,3 +430,20 @@ class RunRequest:
     allow_non_restored: bool | list[str] = False
     job_id: str = ""
     configuration: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FetchRequest:
+    """Program that the session fetches: a file with this checksum, or a commit of a git repository, with its packages.
+
+    `path`: folder in the repository. `username`, `password`: access to the git server.
+    """
+
+    name: str
+    url: str
+    sha256: str = ""
+    commit: str = ""
+    path: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+    requirements: Sequence[str] = ()

@@ -52,6 +52,15 @@ class Jars(Protocol):
         """
         ...
 
+    def fetch(self, request: facts.FetchRequest) -> facts.Jar:
+        """Fetch and store a program.
+
+        Raises:
+            InvalidJob: the source does not exist, access is denied, or its content is not that of the request.
+            Unavailable: the source does not respond.
+        """
+        ...
+
     def jars(self) -> Sequence[facts.Jar]: ...
 
     def delete(self, jar_id: str) -> None:

@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.api.flinkjob import rest_tls_secret
-from penstock_operator.errors import ClusterMissing, EngineError, EngineUnreachable
-from penstock_operator.kube.cluster import CONFIG_MAP, REVISION
+from penstock_operator.errors import ClusterMissing, EngineError, EngineUnreachable, ProgramRefused
+from penstock_operator.kube.cluster import CONFIG_MAP, REVISION, SECRET
 from penstock_operator.reconcile.act.actor import Actor
 from penstock_operator.reconcile.cache import Submission
 from penstock_operator.reconcile.observation import TERMINAL
 from penstock_operator.reconcile.observe.secrets import Address, master_of, read_master_tls, read_secret
 from penstock_operator.reconcile.observe.session import address_of, parsed_record, record_of_running
 from penstock_operator.resources import submission
+from penstock_operator.resources.named_secrets import ACCOUNT_TOKEN, secret_texts
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.engine.client import EngineClient
     from penstock_operator.reconcile.decide import actions
     from penstock_operator.reconcile.observe.secrets import ServedMaster
@@ -58,8 +62,31 @@ class SessionActor(Actor):
             raise known.failure
 
     async def _start(self, client: EngineClient, new: Incarnation) -> None:
-        program = await client.upload(*submission.bundle(self._owner, new.spec))
+        request = submission.fetch(self._owner, new.spec, await self._git_secret(new.spec))
+        if request is None:
+            program = await client.upload(*submission.bundle(self._owner, new.spec))
+        else:
+            program = await client.fetch(request)
         await client.run(program, submission.start(new))
+
+    async def _git_secret(self, spec: FlinkJobSpec) -> Mapping[str, str]:
+        """Return the user name and the password of the git server.
+
+        Raises:
+            ProgramRefused: the Secret does not exist, or has other keys.
+        """
+        git = spec.job.source.git if spec.job.source is not None else None
+        if git is None or git.secret_name is None:
+            return {}
+        found = await self._ports.cluster.get(SECRET, self._owner.namespace, git.secret_name)
+        content = secret_texts(found)
+        if (found or {}).get("type") == ACCOUNT_TOKEN or not {"username", "password"} <= content.keys():
+            msg = (
+                f"Secret {git.secret_name} of job.source.git has no username and password. Create a Secret of the type "
+                "kubernetes.io/basic-auth, and change job.restartNonce"
+            )
+            raise ProgramRefused(msg)
+        return content
 
     async def scale_down(self, _: actions.ScaleDown) -> None:
         """Cancel the job if it still runs, then record that it should not run. The session then removes the program."""

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from penstock_operator.api.cluster_fields import CLUSTER_KEYS
 from penstock_operator.api.status.flinkjob_status import RevisionDefaults
 from penstock_operator.api.validation import parse_spec
 from penstock_operator.errors import Problem, SpecError
@@ -88,6 +89,19 @@ def preset(texts: Mapping[str, str]) -> Preset:
             return Preset(None, problem)
         found = _merged(found, parsed)
     return Preset(found)
+
+
+def of_session_job(current: Preset) -> Preset:
+    """Return the defaults that apply to a FlinkJob in a FlinkCluster: the configuration, without the keys of the whole cluster. All other
+    fields with a default belong to the FlinkCluster.
+
+    >>> of_session_job(Preset({"configuration": {"a": 1, "rest.port": 1}, "podTemplate": {}})).spec
+    {'configuration': {'a': 1}}
+    """
+    if current.spec is None:
+        return current
+    kept = {k: v for k, v in (current.spec.get("configuration") or {}).items() if not str(k).startswith(CLUSTER_KEYS)}
+    return Preset({"configuration": kept}) if kept else NOTHING_PRESET
 
 
 def _problems(parsed: object, where: str) -> Iterator[Problem]:

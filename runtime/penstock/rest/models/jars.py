@@ -40,6 +40,21 @@ class JarUploaded(BaseModel):
     status: str = "success"
 
 
+class JarFetch(BaseModel):
+    """Body of `POST /jars/fetch`. Flink does not have this path. `name`: name of the program. Set either `sha256` or `commit`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    name: str = Field(max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    url: str = Field(max_length=2048)
+    sha256: str = Field("", pattern=r"^([0-9a-f]{64})?$")
+    commit: str = Field("", pattern=r"^([0-9a-f]{40})?$")
+    path: str = Field("", max_length=1024)
+    username: str = Field("", max_length=1024)
+    password: str = Field("", max_length=8192, repr=False)
+    requirements: list[str] = Field([], max_length=1000)
+
+
 class JarRun(BaseModel):
     """Body of `POST /jars/:id/run`. All fields are optional."""
 

@@ -56,6 +56,13 @@ def jar_routes(jars: Jars) -> APIRouter:
             jar = await run_in_threadpool(jars.upload, file.filename, content)
         return shapes.JarUploaded(filename=f"/jars/{jar.id}")
 
+    @router.post("/jars/fetch", response_model=shapes.JarUploaded)
+    def fetch(body: Annotated[shapes.JarFetch, Body()]) -> shapes.JarUploaded:
+        """Let the cluster fetch a program: a file with a known checksum, or a commit of a git repository. Respond when it is stored."""
+        if bool(body.sha256) == bool(body.commit):
+            raise BadRequest("the request must have either sha256 or commit", remedy="set one of them")
+        return shapes.JarUploaded(filename=f"/jars/{jars.fetch(facts.FetchRequest(**body.model_dump())).id}")
+
     @router.get("/jars", response_model=shapes.JarList)
     def listing(request: Request) -> shapes.JarList:
         """List the uploaded programs, the newest first."""

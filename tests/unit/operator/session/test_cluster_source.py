@@ -92,7 +92,7 @@ def test_a_running_job_stays_in_its_revision_until_it_is_its_turn() -> None:
     ("job", "words"),
     [
         ({"entry": "job.py"}, "a FlinkCluster runs only programs in job.script"),
-        ({"entry": "job.py", "source": {"git": {"url": "https://x/y", "ref": "main"}}}, "job.source.files"),
+        ({"entry": "job.py", "source": {"image": f"x/y@sha256:{'a' * 64}"}}, "source.url or source.git"),
     ],
 )
 def test_a_program_outside_of_the_manifest_is_refused(job: dict[str, Any], words: str) -> None:

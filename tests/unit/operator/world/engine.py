@@ -360,6 +360,9 @@ class FakeEngineClient:
     async def upload(self, name: str, content: bytes) -> str:
         raise EngineError("this is no session", status=404)
 
+    async def fetch(self, request: Mapping[str, Any]) -> str:
+        raise EngineError("this is no session", status=404)
+
     async def run(self, program: str, start: Mapping[str, Any]) -> None:
         raise EngineError("this is no session", status=404)
 

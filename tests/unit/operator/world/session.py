@@ -116,9 +116,22 @@ class FakeSessionClient(FakeEngineClient):
         self.world.fault.after(f"rest upload {name}")
         return f"{digest}_{name}"
 
+    async def fetch(self, request: Mapping[str, Any]) -> str:
+        """Store a program with the text of `world.served`."""
+        self._programs()
+        self.world.fault.before("rest fetch")
+        self.world.fetched.append(dict(request))
+        if request["url"] not in self.world.served:
+            raise ProgramRefused(f"{request['url']} returned 404", status=400)
+        packed = io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            archive.writestr("job.py", self.world.served[request["url"]])
+        return await self.upload(f"{request['name']}.zip", packed.getvalue())
+
     async def run(self, program: str, start: Mapping[str, Any]) -> None:
         programs = self._programs()
         self.world.fault.before(f"rest run {program}")
+        self.world.submitted.append(dict(start))
         job_id, content = start["jobId"], self.world.uploads[program]
         known = programs.get(job_id)
         if known is not None and known.state not in TERMINAL:

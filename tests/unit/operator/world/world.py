@@ -98,6 +98,12 @@ class World(Kubelet):
         """The jobs of the programs of each session by id, by the name of the FlinkCluster's revision."""
         self.starting: set[str] = set()
         """Ids of jobs whose programs start, and that are not accepted yet."""
+        self.served: dict[str, str] = {}
+        """Texts of the programs on servers, by URL."""
+        self.submitted: list[dict[str, Any]] = []
+        """Requests that sessions have received to start a program."""
+        self.fetched: list[dict[str, Any]] = []
+        """Requests that sessions have received to fetch a program."""
         self.uploads: dict[str, bytes] = {}
         """The programs in the storage of sessions."""
         self.interrupted: set[str] = set()

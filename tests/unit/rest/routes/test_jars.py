@@ -35,6 +35,7 @@ class FakeJars:
 
     def __init__(self) -> None:
         self.uploaded: list[tuple[str, bytes]] = []
+        self.fetched: list[facts.FetchRequest] = []
         self.requests: list[tuple[str, facts.RunRequest]] = []
         self.canceled: list[str] = []
         self.error: Exception | None = None
@@ -47,6 +48,11 @@ class FakeJars:
         self._called()
         self.uploaded.append((name, content))
         return facts.Jar(f"digest_{name}", name, 1_700_000_000_000)
+
+    def fetch(self, request: facts.FetchRequest) -> facts.Jar:
+        self._called()
+        self.fetched.append(request)
+        return facts.Jar(f"digest_{request.name}.zip", f"{request.name}.zip", 1_700_000_000_000)
 
     def jars(self) -> list[facts.Jar]:
         self._called()
@@ -98,7 +104,7 @@ def app(jars: FakeJars) -> AsgiClient:
 
 @pytest.fixture
 def http(app: AsgiClient, jars: FakeJars) -> AsgiClient:
-    jars.uploaded, jars.requests, jars.canceled, jars.error = [], [], [], None
+    jars.uploaded, jars.fetched, jars.requests, jars.canceled, jars.error = [], [], [], [], None
     return app
 
 
@@ -309,3 +315,33 @@ def test_a_start_as_an_application_has_its_id(http: AsgiClient, jars: FakeJars) 
     answer = http.post("/jars/digest_job.py/run-application", json={"parallelism": 3})
     assert answer.json() == {"applicationid": RUNNING.id}
     assert jars.requests[0][1].parallelism == 3
+
+
+def test_a_program_is_fetched_with_its_checksum_or_its_commit(http: AsgiClient, jars: FakeJars) -> None:
+    file: dict[str, Any] = {
+        "name": "totals",
+        "url": "https://example.com/totals.zip",
+        "sha256": "a" * 64,
+        "requirements": ["rich==14.0"],
+    }
+    commit: dict[str, Any] = {
+        "name": "totals",
+        "url": "https://example.com/git",
+        "commit": "b" * 40,
+        "password": "secret",
+        "requirements": [],
+    }
+    for body in (file, commit):
+        assert http.post("/jars/fetch", json=body).json()["filename"] == "/jars/digest_totals.zip"
+    assert jars.fetched == [facts.FetchRequest(**file), facts.FetchRequest(**commit)]
+    assert "secret" not in repr(jars.fetched)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"sha256": ""}, {"commit": "b" * 40}, {"sha256": "A" * 64}, {"name": "../x"}, {"name": ""}, {"unknown": 1}],
+)
+def test_a_fetch_that_is_not_complete_is_refused(http: AsgiClient, jars: FakeJars, change: dict[str, Any]) -> None:
+    body = {"name": "totals", "url": "https://example.com/totals.zip", "sha256": "a" * 64, **change}
+    assert http.post("/jars/fetch", json=body).status_code == 400
+    assert not jars.fetched

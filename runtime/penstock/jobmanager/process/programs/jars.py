@@ -10,6 +10,7 @@ from typing import Any
 from penstock.common.errors import InvalidJob, PenstockError
 from penstock.common.logs.log_file import LogPart
 from penstock.common.program.bundle import CODE
+from penstock.jobmanager.process.programs.fetched import fetched_bundle
 from penstock.jobmanager.process.programs.limits import check_limits
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.jobmanager.process.programs.programs import ProgramRunner
@@ -38,6 +39,9 @@ class SessionJars:
 
     def upload(self, name: str, content: bytes) -> facts.Jar:
         return self._store.put_bundle(name, content)
+
+    def fetch(self, request: facts.FetchRequest) -> facts.Jar:
+        return self._store.put_bundle(f"{request.name}.zip", fetched_bundle(request))
 
     def jars(self) -> list[facts.Jar]:
         return self._store.bundles()
