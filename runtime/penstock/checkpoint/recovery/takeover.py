@@ -87,12 +87,13 @@ def take_over(
     restore_path: str | None = None,
     restore_token: str = "",
     candidate: Candidate | None = None,
+    above: int | None = None,
 ) -> Recovery:
     """Claim the next epoch and choose the snapshot to start from.
 
     `candidate`: this JobManager, for all its attempts (failover, rescale). Its first claim fences the current leader.
     Its later claims are refused if another JobManager took over. Without `candidate`, a new candidate with the given
-    `name` is used.
+    `name` is used. `above`: see `Candidate.claim`.
 
     Without `restore_path` the newest checkpoint of the job's history is chosen. If the last leader stored no
     checkpoint, the starting point of that leader is chosen. It may be empty state. A `restore_path` counts once: a
@@ -108,7 +109,7 @@ def take_over(
     token = restore_token or (restore_path or "")
     if restore_path and token != _newest_token(read_bases(storage)):
         resolve(restore_path, stores=storage.stores)  # refuse a wrong path before a leader is fenced
-    leadership = (candidate or Candidate(storage, name)).claim()
+    leadership = (candidate or Candidate(storage, name)).claim(above)
     try:
         return _choose_snapshot(storage, leadership, restore_path, token)
     except StorageError:

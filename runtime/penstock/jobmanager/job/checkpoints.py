@@ -203,12 +203,13 @@ class JobCheckpoints:
     def take_over(self) -> Recovery:
         """Claim the next leader epoch and find the snapshot from which the attempt starts. Nothing else is changed.
 
-        A JobManager that was frozen could fence the next leader here. So the election must confirm that it still leads. If the election does
-        not respond, the claim is made anyway: the highest leader epoch decides.
+        A JobManager that was frozen or cut off could fence the next leader here. So the election must confirm that it still leads. If the
+        election does not respond, the claim succeeds only if no other JobManager has claimed an epoch since this one leads.
         """
-        if self._lead is not None:
-            self._lead.confirm(CONFIRM_S, None)
-        recovery = take_over(self.storage, restore_path=self._restore_path or None, candidate=self._candidate)
+        is_confirmed = self._lead is None or self._lead.confirm(CONFIRM_S, None)
+        above = None if is_confirmed or self._lead is None else self._lead.highest_claim
+        path = self._restore_path or None
+        recovery = take_over(self.storage, restore_path=path, candidate=self._candidate, above=above)
         self._recovery = recovery
         return recovery
 

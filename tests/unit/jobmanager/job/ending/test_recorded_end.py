@@ -215,6 +215,33 @@ def test_a_failure_before_the_first_attempt_waits_until_the_election_confirms_th
     assert master.wait(30) is JobStatus.FAILED
 
 
+@pytest.mark.parametrize("is_superseded", [True, False])
+def test_a_leader_that_is_cut_off_from_the_election_does_not_fence_the_next_leader(
+    sessions: list[Session], tmp_path: Path, is_superseded: bool
+) -> None:
+    """It leads and waits for slots, and another master has claimed a leader epoch before its first attempt."""
+    asked, go_on = threading.Event(), threading.Event()
+
+    def confirm(timeout_s: float, since_s: float | None) -> bool:
+        asked.set()
+        go_on.wait(30)
+        return False
+
+    old = start(sessions, tmp_path, confirm=confirm)
+    assert asked.wait(30)
+    if not is_superseded:
+        go_on.set()
+        until(lambda: old.history.status is JobStatus.RUNNING, old)
+        return
+    new = running(sessions, tmp_path)
+    go_on.set()
+    assert old.wait(30) is JobStatus.SUSPENDED
+    assert isinstance(old.error, Fenced)
+    completed = len(new.checkpoints.storage.checkpoint_ids())
+    until(lambda: max(new.checkpoints.storage.checkpoint_ids(), default=0) > completed + 1, new)
+    assert new.history.status is JobStatus.RUNNING
+
+
 def test_each_attempt_of_an_elected_leader_begins_with_a_confirmed_leadership(
     sessions: list[Session], tmp_path: Path
 ) -> None:
