@@ -56,10 +56,14 @@ def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
         remedy = "Set source.url or source.git instead, or remove spec.cluster, so that the job has its own pods."
         text = "an image volume needs a new pod, and the pods of the FlinkCluster run already"
         yield Problem("spec.job.source.image", text, remedy)
-    elif job.get("script") is None and not any(source.get(kind) for kind in ("files", "configMap", "url", "git")):
+    elif (
+        job.get("script") is None
+        and job.get("sql") is None
+        and not any(source.get(kind) for kind in ("files", "configMap", "url", "git"))
+    ):
         yield Problem(
             "spec.job",
-            "a FlinkCluster runs only programs in job.script or job.source",
+            "a FlinkCluster runs only programs in job.script, job.sql or job.source",
             "Put the program into one of these fields, or remove spec.cluster and set spec.image.",
         )
     if (raw.get("upgrade") or {}).get("warmStart"):

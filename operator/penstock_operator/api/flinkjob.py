@@ -98,9 +98,11 @@ class Job(Api):
     """The program and its execution."""
 
     entry: str | None = Field(default=None, min_length=1, max_length=512)
-    """Program to run: the path of a script in the image (`/opt/job/job.py`), or `package.module:function`. Set either this field or `script`."""
+    """Program to run: the path of a script in the image (`/opt/job/job.py`), or `package.module:function`. Set exactly one of `entry`, `script` and `sql`."""
     script: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
-    """Text of the program: one Python file of at most 256 KiB. `spec.image` can then be Penstock's base image. Set either this field or `entry`."""
+    """Text of the program: one Python file of at most 256 KiB. `spec.image` can then be Penstock's base image. Set exactly one of `entry`, `script` and `sql`."""
+    sql: str | None = Field(default=None, min_length=1, max_length=SCRIPT_BYTES)
+    """Statements of the program in Flink's SQL, of at most 256 KiB. All INSERT statements run as one job. The image needs Flink's planner. Alternatively, put `apache-flink-libraries==2.3.0` into `requirements`. Set exactly one of `entry`, `script` and `sql`."""
     source: Source | None = Field(
         default=None,
         json_schema_extra={
@@ -399,7 +401,7 @@ class FlinkJobSpec(Api):
     model_config = ConfigDict(json_schema_extra=_cluster_rules)
 
     cluster: str | None = Field(default=None, max_length=127, json_schema_extra={"pattern": CLUSTER_PATTERN})
-    """FlinkCluster that runs the job: NAME, or NAMESPACE/NAME if the FlinkCluster allows this namespace. The job then has no pods. The program must be in job.script or job.source, but not in job.source.image."""
+    """FlinkCluster that runs the job: NAME, or NAMESPACE/NAME if the FlinkCluster allows this namespace. The job then has no pods. The program must be in job.script, job.sql or job.source, but not in job.source.image."""
     image: str = Field(min_length=1, max_length=1024)
     """Image of the job, built from Penstock's base image. Master and workers use the same image."""
     image_pull_policy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
@@ -415,8 +417,8 @@ class FlinkJobSpec(Api):
                     "fieldPath": ".parallelism",
                 },
                 {
-                    "rule": "has(self.entry) != has(self.script)",
-                    "message": "set exactly one of entry (a program in the image or in source) and script (the text of a program)",
+                    "rule": "[has(self.entry), has(self.script), has(self.sql)].exists_one(given, given)",
+                    "message": "set exactly one of entry (a program in the image or in source), script (the text of a program) and sql (SQL statements)",
                     "fieldPath": ".entry",
                 },
                 {

@@ -176,18 +176,21 @@ def _job(spec: FlinkJobSpec) -> Iterator[Problem]:
             "no savepoint is set to start from",
             "Set spec.job.initialSavepointPath to the savepoint.",
         )
-    if (job.entry is None) == (job.script is None):
+    if (job.entry, job.script, job.sql).count(None) != 2:
         yield Problem(
             "spec.job.entry",
-            "there must be exactly one of entry and script",
-            "Set entry to a program in the image, or script to the text of a program.",
+            "there must be exactly one of entry, script and sql",
+            "Set entry to a program in the image, script to the text of a program, or sql to SQL statements.",
         )
-    if job.script is not None and len(job.script.encode()) > SCRIPT_BYTES:
-        yield Problem(
-            "spec.job.script",
-            f"the script has {len(job.script.encode())} bytes, and {SCRIPT_BYTES} are allowed",
-            "Build an image with the program, and set entry.",
-        )
+    for field, text in (("script", job.script), ("sql", job.sql)):
+        if text is not None and len(text.encode()) > SCRIPT_BYTES:
+            yield Problem(
+                f"spec.job.{field}",
+                f"the text has {len(text.encode())} bytes, and {SCRIPT_BYTES} are allowed",
+                "Build an image with the program, and set entry.",
+            )
+    if job.sql is not None and job.args:
+        yield Problem("spec.job.args", "SQL statements have no arguments", "Write the values into spec.job.sql.")
     if job.source is not None:
         yield from _source(job.source, job.entry)
     if job.entry is not None and job.entry.startswith("-"):
@@ -218,7 +221,7 @@ def _source(source: Source, entry: str | None) -> Iterator[Problem]:
         yield Problem(field, "entry is missing", "Set entry to the program in the source.")
     elif _leaves(entry):
         yield Problem("spec.job.entry", f"{entry!r} is not a path inside the source", "Write a path such as job.py.")
-    elif source.files and entry.endswith(".py") and entry not in source.files:
+    elif source.files and entry.endswith((".py", ".sql")) and entry not in source.files:
         names = ", ".join(sorted(source.files)[:_NAMES_SHOWN])
         yield Problem("spec.job.entry", f"{entry!r} is not a file of the source", f"Name one of its files: {names}.")
 

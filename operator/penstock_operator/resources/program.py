@@ -1,4 +1,4 @@
-"""The program of a job whose image does not contain the program: a script or files, and packages that the pods install.
+"""The program of a job whose image does not contain the program: a script, SQL statements or files, and packages that the pods install.
 
 The script, the files of a source and the list of packages are in the ConfigMap of the incarnation, next to
 `penstock.yaml`. The pods see them in the folders `_FOLDER` and `_FILES`. An init container fetches a file or a commit,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec, GitSource, Source
     from penstock_operator.resources.names import Owner
 
-SCRIPT, REQUIREMENTS = "job.py", "requirements.txt"
+SCRIPT, SQL, REQUIREMENTS = "job.py", "job.sql", "requirements.txt"
 _FOLDER, _FILES = "program", "source"
 PACKAGES_VARIABLE = "PENSTOCK_PACKAGES"
 """Environment variable with the folder of the installed packages. The engine adds the folder to its import path."""
@@ -33,8 +33,8 @@ _PIP = "/opt/penstock/pip.whl/pip"
 def entry(spec: FlinkJobSpec) -> str:
     """Return the program to run, inside a pod."""
     if spec.job.entry is None:
-        return f"{CONF_DIR}/{_FOLDER}/{SCRIPT}"
-    if spec.job.source is None or not spec.job.entry.endswith(".py"):
+        return f"{CONF_DIR}/{_FOLDER}/{SCRIPT if spec.job.sql is None else SQL}"
+    if spec.job.source is None or not spec.job.entry.endswith((".py", ".sql")):
         return spec.job.entry
     return f"{_source_folder(spec.job.source)}/{spec.job.entry}"
 
@@ -57,6 +57,8 @@ def _files(spec: FlinkJobSpec) -> Iterator[tuple[str, str, str]]:
     """Yield the key in a ConfigMap, the path below the folder of the configuration, and the content of each file."""
     if spec.job.script is not None:
         yield SCRIPT, f"{_FOLDER}/{SCRIPT}", spec.job.script
+    if spec.job.sql is not None:
+        yield SQL, f"{_FOLDER}/{SQL}", spec.job.sql
     if spec.job.requirements:
         yield REQUIREMENTS, f"{_FOLDER}/{REQUIREMENTS}", "".join(f"{line}\n" for line in spec.job.requirements)
     if spec.job.source is not None:

@@ -15,7 +15,7 @@ from penstock_operator.api.cluster_fields import CLUSTER_KEYS
 from penstock_operator.resources.configuration import configuration
 from penstock_operator.resources.deployments import restore_option
 from penstock_operator.resources.names import INCARNATION, REVISION
-from penstock_operator.resources.program import REQUIREMENTS, SCRIPT
+from penstock_operator.resources.program import REQUIREMENTS, SCRIPT, SQL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,6 +55,8 @@ def bundle(owner: Owner, spec: FlinkJobSpec) -> tuple[str, bytes]:
     files = dict(source.files) if source is not None else {}
     if spec.job.script is not None:
         files[SCRIPT] = spec.job.script
+    if spec.job.sql is not None:
+        files[SQL] = spec.job.sql
     if spec.job.requirements:
         files[REQUIREMENTS] = "".join(f"{line}\n" for line in spec.job.requirements)
     packed = io.BytesIO()
@@ -84,7 +86,7 @@ def start(incarnation: Incarnation) -> dict[str, Any]:
     """Return the request that starts the program."""
     spec, restore = incarnation.spec, incarnation.restore
     body: dict[str, Any] = {
-        "entryClass": spec.job.entry or SCRIPT,
+        "entryClass": spec.job.entry or (SCRIPT if spec.job.sql is None else SQL),
         "programArgsList": list(spec.job.args),
         "parallelism": incarnation.parallelism,
         "jobId": incarnation.job_id,

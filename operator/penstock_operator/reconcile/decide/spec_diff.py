@@ -56,6 +56,7 @@ EFFECTS: Mapping[str, Effect] = {
     "job.entry": Effect.RESTART,
     "job.args": Effect.RESTART,
     "job.script": Effect.RESTART,
+    "job.sql": Effect.RESTART,
     "job.source": Effect.RESTART,
     "job.requirements": Effect.RESTART,
     "cluster": Effect.RESTART,
@@ -191,10 +192,10 @@ def fingerprint(spec: FlinkJobSpec) -> str:
 
 
 def args_hash(spec: FlinkJobSpec) -> str:
-    """Return a hash of the program: entry or script, source, and arguments."""
+    """Return a hash of the program: entry, script or SQL, source, and arguments."""
     source = spec.job.source
     content = [] if source is None else [source.sha256 or _non_default_fields(source)]
-    return _digest([spec.job.entry or spec.job.script, *content, *spec.job.args])
+    return _digest([spec.job.entry or spec.job.script or spec.job.sql, *content, *spec.job.args])
 
 
 def _relevant(node: Mapping[str, Any], path: str) -> Iterator[tuple[str, Any]]:

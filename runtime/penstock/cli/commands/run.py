@@ -40,7 +40,8 @@ _KEPT_FOLDERS = 5
 Program = Annotated[
     str,
     typer.Argument(
-        metavar="PROGRAM", help="The program: a Python file, or for a cluster also a folder, an archive or a wheel."
+        metavar="PROGRAM",
+        help="The program: a Python or SQL file, or for a cluster also a folder, an archive or a wheel.",
     ),
 ]
 Arguments = Annotated[list[str] | None, typer.Argument(metavar="[ARGS]...", help="Arguments of the program.")]
@@ -189,7 +190,7 @@ def check_arguments(script: str, uids: Sequence[str] = ()) -> None:
     if not Path(script).is_file():
         raise UsageError(
             f"the program {script} does not exist",
-            remedy=f"pass the path of a Python file. The current folder is {Path.cwd()}",
+            remedy=f"pass the path of a Python or SQL file. The current folder is {Path.cwd()}",
         )
 
 

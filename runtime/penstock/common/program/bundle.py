@@ -2,7 +2,7 @@
 
 A bundle is one of these files:
 
-- a module (`.py`)
+- a module (`.py`), or SQL statements (`.sql`)
 - an archive (`.zip`, `.tar.gz`, …) of modules. At its top it may have `requirements.txt`, or `pyproject.toml` with dependencies, and a
   folder `wheels` with packages, so that the installation needs no network.
 - a wheel. Its dependencies are installed.
@@ -45,7 +45,7 @@ INSTALL_S = 900.0
 SHARED = ("numpy", "pyarrow", "msgspec", "pyspark", "py4j", "fsspec", "penstock-streaming")
 """Packages that a process of the engine has already loaded when it loads a program."""
 FILE, CODE, PACKAGES, WHEELS = "bundle", "code", "site-packages", "wheels"
-SUFFIXES = (".py", ".zip", ".whl", ".egg", ".tar", ".tar.gz", ".tgz")
+SUFFIXES = (".py", ".sql", ".zip", ".whl", ".egg", ".tar", ".tar.gz", ".tgz")
 _FORMAT = 1
 """Version of the layout of a folder. Packages also depend on the version of Python."""
 _DONE = ".complete"
@@ -144,7 +144,7 @@ def _fill(folder: Path, name: str, content: bytes, max_unpacked: int) -> None:
             made.mkdir()
         file = building / name
         file.write_bytes(content)
-        if name.endswith(".py"):
+        if name.endswith((".py", ".sql")):
             shutil.copy(file, code / name)
         elif name.endswith(".whl"):
             _install([str(file)], packages, None)

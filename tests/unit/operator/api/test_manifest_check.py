@@ -79,7 +79,7 @@ def test_correct_manifests_have_no_problem_and_name_their_secrets() -> None:
         ("metadata:", "metdata:", 3, "metdata: this field does not exist. Did you mean metadata?"),
         ("parallelism: 2", "parallelism: two", 9, "spec.job.parallelism"),
         ("parallelism: 2", "parallelism: 200", 9, "200 is more than maxParallelism 128"),
-        ("entry: job.py", "args: [a]", 7, "there must be exactly one of entry and script"),
+        ("entry: job.py", "args: [a]", 7, "there must be exactly one of entry, script and sql"),
         ("s3://bucket/savepoints", "bucket/savepoints", 16, "spec.storage.savepoints"),
         ("    execution.checkpointing.interval: 10s", "    rest.port: 1", 13, "The port is always 8081"),
         ("v1beta1", "v1", 1, "apiVersion: penstock.dev/v1 does not exist. Write penstock.dev/v1beta1."),

@@ -57,7 +57,7 @@ def run_remotely(
             remedy="start a session cluster with `penstock session start`, or pass the address of another one with -m URL",
         ) from None
     body = {
-        "entryClass": entry or (Path(program).name if program.endswith(".py") else None),
+        "entryClass": entry or (Path(program).name if program.endswith((".py", ".sql")) else None),
         "programArgsList": list(args) or None,
         "parallelism": parallelism,
         "savepointPath": savepoint_path,

@@ -237,7 +237,7 @@ def _folders_of(entry: str) -> list[str]:
     """Return the directories of the program's modules if the entry is a file: the directory of its path, and the directory of a link's
     target.
     """
-    if not (entry.endswith(".py") or os.sep in entry):
+    if not (entry.endswith((".py", ".sql")) or os.sep in entry):
         return []
     return [os.path.dirname(path) for path in (os.path.abspath(entry), os.path.realpath(entry))]
 

@@ -110,13 +110,15 @@ class SessionJars:
         )
 
     def _entry(self, name: str, digest: str) -> str:
-        """Return the module that starts the program: `__main__.py`, `job.py` or `main.py`, or else the only module at the top.
+        """Return the module that starts the program: `__main__.py`, `job.py` or `main.py`, or else the only module or SQL file at the top.
 
         Raises:
             InvalidJob: the top has no module, or has several modules with other names.
         """
         folder = self._store.folder(name, digest) / CODE
-        modules = sorted(path.name for path in folder.glob("*.py"))
+        modules = sorted(path.name for path in folder.glob("*.py")) or sorted(
+            path.name for path in folder.glob("*.sql")
+        )
         usual = [module for module in ("__main__.py", "job.py", "main.py") if module in modules]
         if len(modules) == 1 or usual:
             return usual[0] if usual else modules[0]

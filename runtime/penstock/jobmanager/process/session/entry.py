@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from penstock.graph.job_graph import JobGraph
 
 
+SQL_FILES = "penstock.table.client.sql_file"
+"""Module that runs a program in SQL. It needs the package of Flink's planner."""
+
+
 def run_script_on(executor: Executor, entry: str, args: Sequence[str], settings: Mapping[str, str]) -> None:
     """Run a program in this process as `__main__`. Its jobs go to the executor.
 
     Args:
-        entry: `script.py` or `package.module:function`.
+        entry: `script.py`, `statements.sql` or `package.module:function`.
         settings: settings of the command line. The program's settings override them.
     """
     token = set_command_line(settings)
@@ -97,12 +101,15 @@ class GraphCollector:
 
 
 def _run_entry(entry: str, args: Sequence[str]) -> None:
-    """Run `script.py` as `__main__`, or call `package.module:function`."""
+    """Run `script.py` as `__main__`, execute `statements.sql`, or call `package.module:function`."""
     with _arguments([entry, *args]):
-        if entry.endswith(".py") or os.sep in entry:
+        if entry.endswith((".py", ".sql")) or os.sep in entry:
             path = Path(entry)
             if not path.is_file():
                 raise InvalidJob(f"the program {entry} does not exist", remedy="pass the path of the job's file")
+            if path.suffix == ".sql":
+                import_module(SQL_FILES).run_file(str(path), args)
+                return
             sys.path.insert(0, str(path.resolve().parent))
             runpy.run_path(str(path), run_name="__main__")
             return

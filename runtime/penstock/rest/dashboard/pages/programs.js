@@ -2,7 +2,7 @@
 import { ask, session } from "../api.js";
 import { h, panel, put, table, toast, when } from "../dom.js";
 
-const SUFFIXES = ".py,.zip,.whl,.egg,.tar,.tar.gz,.tgz";
+const SUFFIXES = ".py,.sql,.zip,.whl,.egg,.tar,.tar.gz,.tgz";
 
 export default async function page({ main, go }) {
   const mayChange = session.role === "admin", list = h("div"), start = h("div");

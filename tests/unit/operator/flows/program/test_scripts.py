@@ -16,6 +16,7 @@ from tests.unit.operator.world.scenarios.scenario import deployed, played, runni
 
 FIRST = "print('first')\n"
 SECOND = "print('second')\n"
+SELECT_1, SELECT_2 = "INSERT INTO t SELECT 1", "INSERT INTO t SELECT 2"
 ENTRY = "/etc/penstock/program/job.py"
 
 
@@ -88,6 +89,36 @@ def test_a_change_from_a_script_to_an_image_removes_the_script() -> None:
         await world.until(lambda: running(world, generation=2))
         assert programs(world) == {}
         assert [paths for _, paths in mounted(master(world))] == [["penstock.yaml"]]
+
+    played(story)
+
+
+def test_sql_statements_run_as_a_file_and_a_change_is_checked_before_the_upgrade() -> None:
+    manifest = flinkjob(sql=SELECT_1, requirements=["apache-flink-libraries==2.3.0"])
+    del manifest["spec"]["job"]["entry"]
+
+    def statements(world: World) -> list[str]:
+        found = world.cluster.select("ConfigMap", None, {JOB: NAME})
+        return [m["data"]["job.sql"] for m in found if "job.sql" in m["data"]]
+
+    async def story(world: World) -> None:
+        await deployed(world, manifest)
+        assert mounted(master(world))[0][1] == ["penstock.yaml", "program/job.sql", "program/requirements.txt"]
+        args = master(world)["spec"]["containers"][0]["args"]
+        assert args[args.index("--entry") + 1] == "/etc/penstock/program/job.sql"
+        checks = []
+
+        def upgraded() -> bool:
+            for pod in world.cluster.select("Pod", None, {JOB: NAME, ROLE: "check"}):
+                checks.extend(
+                    argument for argument in pod["spec"]["containers"][0]["args"] if argument.endswith(".sql")
+                )
+            return running(world, generation=2)
+
+        world.edit(job={"sql": SELECT_2})
+        await world.until(upgraded)
+        assert set(checks) == {"/etc/penstock/program/job.sql"}
+        assert statements(world) == [SELECT_2]
 
     played(story)
 
@@ -209,12 +240,12 @@ def test_a_pod_template_cannot_change_the_command_of_the_installation() -> None:
 @pytest.mark.parametrize(
     ("job", "field", "message"),
     [
-        ({"script": FIRST, "entry": "job.py"}, "spec.job.entry", "there must be exactly one of entry and script"),
-        ({}, "spec.job.entry", "there must be exactly one of entry and script"),
+        ({"script": FIRST, "entry": "job.py"}, "spec.job.entry", "there must be exactly one of entry, script and sql"),
+        ({}, "spec.job.entry", "there must be exactly one of entry, script and sql"),
         (
             {"script": "#" + "ä" * 200_000},
             "spec.job.script",
-            "the script has 400001 bytes, and 262144 are allowed",
+            "the text has 400001 bytes, and 262144 are allowed",
         ),
     ],
 )
