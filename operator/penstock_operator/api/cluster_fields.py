@@ -80,7 +80,7 @@ def merged(raw: Mapping[str, Any], ref: ClusterRef, cluster: FlinkClusterSpec) -
     """Return the spec of a job in this revision of a FlinkCluster."""
     fields = cluster.to_manifest()
     out = {**raw, "cluster": str(ref), **{name: fields[name] for name in _TAKEN if name in fields}}
-    out["master"] = {**fields["master"]}
+    out["master"] = {name: value for name, value in fields["master"].items() if name != "replicas"}
     out["configuration"] = {**fields["configuration"], **(raw.get("configuration") or {})}
     return out
 

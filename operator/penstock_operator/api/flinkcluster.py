@@ -15,8 +15,10 @@ DeletionOfJobs = Literal["Wait", "Suspend", "Force"]
 
 
 class ClusterMaster(Api):
-    """The pod of the JobManager, and the processes of all programs in it."""
+    """The pods of the JobManager, and the processes of all programs in it."""
 
+    replicas: int = Field(default=1, ge=1, le=2)
+    """Number of master pods. If it is 2, one pod runs the programs, and the other one is on standby. The standby takes over within seconds after the first pod is lost, and starts all programs again. If it is 1, Kubernetes restarts a lost master. A change creates a new revision."""
     resources: Resources = Field(default_factory=Resources)
     """Resources of the master's container. Each job needs about 100 MB of memory for its process."""
     pod_template: Schemaless = Field(default_factory=dict)
@@ -129,7 +131,7 @@ class FlinkClusterSpec(Api):
     pod_template: Schemaless = Field(default_factory=dict)
     """Pod template for master and workers, with the same rules as in a FlinkJob."""
     master: ClusterMaster = Field(default_factory=ClusterMaster)
-    """Pod of the JobManager."""
+    """Pods of the JobManager."""
     worker: ClusterWorker = Field(default_factory=ClusterWorker)
     """Pods of the TaskManagers."""
     jobs: ClusterJobs = Field(default_factory=ClusterJobs)

@@ -11,7 +11,14 @@ import yaml
 from penstock_operator.process.orphans import sweep_revisions
 from penstock_operator.resources.names import CLUSTER
 from tests.unit.operator.world import World
-from tests.unit.operator.world.session import CLUSTER_NAME, cluster_is_ready, cluster_status, flinkcluster, pods_of
+from tests.unit.operator.world.session import (
+    CLUSTER_NAME,
+    cluster_is_ready,
+    cluster_status,
+    flinkcluster,
+    pods_of,
+    session_job,
+)
 
 
 def played(story: Callable[[World], Awaitable[None]]) -> None:
@@ -45,6 +52,25 @@ def test_a_cluster_has_a_master_and_workers_and_no_job() -> None:
         assert status["labelSelector"] == (
             "penstock.dev/cluster=shared,penstock.dev/cluster-revision=shared-1,penstock.dev/role=worker"
         )
+
+    played(story)
+
+
+def test_two_masters_elect_a_leader_and_a_disruption_keeps_one() -> None:
+    async def story(world: World) -> None:
+        world.apply(flinkcluster(master={"replicas": 2}))
+        world.apply(session_job())
+        await world.until(lambda: cluster_is_ready(world) and world.status().get("phase") == "Running")
+        assert len(pods_of(world, "shared-1", "master")) == 2
+        (config,) = (m for m in world.cluster.select("ConfigMap", None, {CLUSTER: CLUSTER_NAME}))
+        keys = yaml.safe_load(config["data"]["penstock.yaml"])
+        assert keys["high-availability.type"] == "file"
+        assert "/clusters/default/shared-" in keys["high-availability.storageDir"]
+        budgets = {m["metadata"]["name"] for m in world.cluster.select("PodDisruptionBudget", None, {})}
+        assert budgets == {"shared-1-master", "shared-1-worker"}
+        assert "high-availability.type" not in world.submitted[0]["flinkConfiguration"]
+        world.cluster.drop("Pod", "default", pods_of(world, "shared-1", "master")[0]["metadata"]["name"])
+        await world.until(lambda: cluster_is_ready(world) and len(pods_of(world, "shared-1", "master")) == 2)
 
     played(story)
 

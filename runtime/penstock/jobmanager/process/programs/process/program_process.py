@@ -88,7 +88,7 @@ class AttachedClusterProvider:
         if dataframes:
             raise InvalidJob(
                 "from_spark and to_spark need a separate Spark session, but the jobs of a session cluster share one",
-                remedy="run the program with `penstock run` without -m, or as a FlinkJob",
+                remedy="run the program with `penstock run` without -m, or as a FlinkJob without spec.cluster",
             )
         if settings.runner == options.IN_PROCESS:
             raise InvalidJob(
@@ -104,7 +104,7 @@ class AttachedClusterProvider:
         if of_spark:
             raise InvalidJob(
                 f"{of_spark[0]} is a setting of Spark, which all jobs of a session cluster share",
-                remedy="set it when the session cluster is started, or run the program as a FlinkJob",
+                remedy="set it when the session cluster is started, or run the program as a FlinkJob without spec.cluster",
             )
 
     def task_managers(self) -> list[Worker]:
