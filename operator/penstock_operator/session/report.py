@@ -107,7 +107,10 @@ def awaited(ctx: ClusterContext) -> str:
     names = ", ".join(job.name for job in ctx.jobs[:NAMED])
     more = f" and {len(ctx.jobs) - NAMED} more" if len(ctx.jobs) > NAMED else ""
     if ctx.deletes == "Suspend":
-        return f"the deletion waits until these FlinkJobs are suspended with a savepoint: {names}{more}"
+        return (
+            f"the deletion waits until these FlinkJobs are suspended with a savepoint: {names}{more}. If one of them cannot take a savepoint, "
+            "delete it, or set deletion.jobs to Force"
+        )
     return (
         f"the deletion waits for the FlinkJobs that use the cluster: {names}{more}. Delete or suspend them, or set deletion.jobs "
         "to Suspend or Force"

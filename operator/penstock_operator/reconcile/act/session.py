@@ -91,12 +91,13 @@ class SessionActor(Actor):
     async def scale_down(self, _: actions.ScaleDown) -> None:
         """Cancel the job if it still runs, then record that it should not run. The session then removes the program."""
         owner = self._owner
-        await self._await_start()
         live = await self._ports.cluster.get(CONFIG_MAP, owner.namespace, submission.record_name(owner))
         incarnation, stored = self._ctx.running_incarnation, parsed_record(self._ctx, live)
         known = stored or record_of_running(self._ctx)
-        if known is not None:
+        if known is not None and not await self._cancel(known):
+            await self._await_start()
             await self._cancel(known)
+        self._cache.submission = None
         if stored is not None:
             patch = {"data": {"runs": "false"}}
             await self._ports.cluster.merge(CONFIG_MAP, owner.namespace, submission.record_name(owner), patch)
@@ -104,8 +105,8 @@ class SessionActor(Actor):
             await self._objects.apply(submission.record(owner, incarnation, runs=False))
 
     async def _await_start(self) -> None:
-        """Wait for the response to a start that is in progress. The session knows the job only then, so an earlier
-        cancellation would have no effect, and the program would run next to its successor.
+        """Wait for the response to a start that is in progress. The session may not know the job before, so the program would run next to
+        its successor.
 
         Raises:
             EngineUnreachable: the session has not responded yet.
@@ -116,15 +117,17 @@ class SessionActor(Actor):
             if known.is_in_progress:
                 msg = "the session still starts the program, for example installs its packages. The operator cancels it afterwards"
                 raise EngineUnreachable(msg)
-        self._cache.submission = None
 
-    async def _cancel(self, record: Record) -> None:
+    async def _cancel(self, record: Record) -> bool:
+        """Cancel a job that runs or starts. Return False if the session does not know the job, or it has ended."""
         ref = ClusterRef.parse(record.cluster)
         if ref is None or await self._ports.cluster.get(REVISION, ref.namespace, ref.revision) is None:
-            return  # the session and its job no longer exist
+            return False  # the session and its job no longer exist
         client = await self._client(address_of(self._ctx, record))
-        if await _state(client, record.job_id) not in (None, *TERMINAL):
-            await client.cancel(record.job_id)
+        if await _state(client, record.job_id) in (None, *TERMINAL):
+            return False
+        await client.cancel(record.job_id)
+        return True
 
     async def scale_workers(self, action: actions.ScaleWorkers) -> None:
         """Do nothing, because the FlinkCluster has the workers."""

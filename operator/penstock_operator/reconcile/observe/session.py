@@ -20,12 +20,13 @@ So the decisions about other jobs also apply to these jobs.
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from penstock_operator.api.cluster_ref import ClusterRef
 from penstock_operator.api.flinkjob import rest_tls_secret
-from penstock_operator.errors import EngineError, in_words
+from penstock_operator.errors import EngineError, ProgramRefused, in_words
 from penstock_operator.kube.cluster import CONFIG_MAP, REVISION
 from penstock_operator.reconcile.observation import ENDING, TERMINAL, Deployment, Pod, Trouble
 from penstock_operator.reconcile.observe import manifests
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from penstock_operator.reconcile.decide.context import Context
     from penstock_operator.reconcile.observation import Observation
     from penstock_operator.reconcile.ports import Ports
+
+log = logging.getLogger(__name__)
 
 State = str | Literal["starting", "refused", "unknown", "silent"]
 
@@ -118,8 +121,13 @@ async def _state(ctx: Context, ports: Ports, cache: Cache, record: Record) -> tu
     if submission is not None and submission.job_id == record.job_id:
         if submission.is_in_progress:
             return "starting", ""
-        if submission.failure is not None:
+        if isinstance(submission.failure, ProgramRefused):
             return "refused", in_words(submission.failure)
+        if (
+            submission.failure is not None
+        ):  # for example because the session has ended, so the job must be started again
+            log.info("%s: the start of job %s has failed: %s", record.cluster, record.job_id, submission.failure)
+            cache.submission = None
     ref = ClusterRef.parse(record.cluster)
     if ref is None:
         return "unknown", ""
