@@ -132,6 +132,11 @@ class Standbys:
         self.processes[name].kill()
         self.processes[name].wait()
 
+    def terminate(self, name: str) -> None:
+        """Send SIGTERM to a process. It is started again after its end, by `restart_ended`."""
+        self._note(name)
+        self.processes[name].terminate()
+
     def stop(self, name: str) -> None:
         """Stop a process and the processes below it with SIGSTOP, like a frozen machine."""
         self._signal(name, signal.SIGSTOP)

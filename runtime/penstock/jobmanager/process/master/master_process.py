@@ -28,6 +28,7 @@ from penstock.common.errors import Fenced, InvalidJob, JobSuspended, PenstockErr
 from penstock.common.job_status import JobStatus
 from penstock.common.logs.redaction import traceback_of
 from penstock.common.system.native_memory import trim_heap
+from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.election.member import EXIT_LOST, Member
 from penstock.jobmanager.process.master.serving import serve_as
 from penstock.jobmanager.process.session.process_log import master_log
@@ -35,6 +36,8 @@ from penstock.jobmanager.process.session.session import ClusterProvider, Session
 
 SUSPEND_TIMEOUT_S = 20.0
 """Time in seconds for a job to reach the end of an epoch when the process must end."""
+LAST_CHECKPOINT_S = 5.0
+"""Time in seconds for a last checkpoint before a leader leaves. The sum of both times is shorter than the grace period of a pod."""
 FENCED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a superseded master responds before it ends."""
 EXIT_STORAGE = 74
@@ -95,7 +98,10 @@ def _serve(
     session.on_line = None
     stop_requested = stop_requested or threading.Event()
     server = serve_as(member, session, settings)
-    threading.Thread(target=_suspend_when, args=(stop_requested, session), name="leave", daemon=True).start()
+    leaving = threading.Thread(
+        target=_suspend_when, args=(stop_requested, session, member is not None), name="leave", daemon=True
+    )
+    leaving.start()
     try:
         with _leaving_on_sigterm(session, stop_requested):
             if not is_admitted():
@@ -191,14 +197,20 @@ def _leaving_on_sigterm(session: Session, stop_requested: threading.Event) -> It
         signal.signal(signal.SIGTERM, before)
 
 
-def _suspend_when(stop_requested: threading.Event, session: Session) -> None:
+def _suspend_when(stop_requested: threading.Event, session: Session, hands_over: bool) -> None:
     stop_requested.wait()
-    suspend(session)
+    suspend(session, hands_over=hands_over)
 
 
-def suspend(session: Session) -> None:
-    """Suspend the jobs. Never cancel them, because a cancel may delete the checkpoints from which the next master continues."""
+def suspend(session: Session, *, hands_over: bool = False) -> None:
+    """Suspend the jobs. Never cancel them, because a cancel may delete the checkpoints from which the next master continues.
+
+    Args:
+        hands_over: whether a standby continues at once. A last checkpoint then spares it the records since the previous checkpoint.
+    """
     for master in session.dispatcher.jobs():
         if not master.is_done:
+            if hands_over and master.history.status is JobStatus.RUNNING:
+                master.request(Operation("checkpoint")).wait(LAST_CHECKPOINT_S)
             master.suspend()
             master.wait(SUSPEND_TIMEOUT_S)

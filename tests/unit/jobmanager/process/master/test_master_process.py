@@ -19,6 +19,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
+from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.launch import check
 from penstock.jobmanager.process.master import master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
@@ -26,6 +27,7 @@ from penstock.jobmanager.process.session.entry import run_script_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
 from tests.in_process import InProcess
+from tests.unit.jobmanager.job.ending.test_recorded_end import running
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -270,3 +272,34 @@ def test_the_id_of_a_running_job_is_refused_before_a_cluster_is_requested() -> N
             env.execute_async("second")
     assert arguments == [1]
     client.cancel().result()
+
+
+@pytest.fixture
+def sessions() -> Iterator[list[Session]]:
+    made: list[Session] = []
+    yield made
+    for session in made:
+        session.stop()
+
+
+@pytest.mark.parametrize("hands_over", [True, False])
+def test_a_leader_with_a_standby_takes_a_last_checkpoint(
+    sessions: list[Session], tmp_path: Path, *, hands_over: bool
+) -> None:
+    job = running(sessions, tmp_path, settings={"execution.checkpointing.interval": "1 h"})
+    before = job.checkpoints.storage.checkpoint_ids()
+    master_process.suspend(sessions[-1], hands_over=hands_over)
+    assert job.wait(30) is JobStatus.SUSPENDED
+    assert len(job.checkpoints.storage.checkpoint_ids()) == len(before) + hands_over
+
+
+def test_a_last_checkpoint_that_hangs_does_not_keep_the_leader(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = running(sessions, tmp_path)
+    monkeypatch.setattr(master_process, "LAST_CHECKPOINT_S", 0.2)
+    requested: list[Operation] = []
+    monkeypatch.setattr(job, "request", lambda operation: requested.append(operation) or operation)
+    master_process.suspend(sessions[-1], hands_over=True)
+    assert job.wait(30) is JobStatus.SUSPENDED
+    assert [operation.kind for operation in requested] == ["checkpoint"]
