@@ -97,7 +97,7 @@ def _wait_for_standby(cluster: Standbys) -> None:
             if time.monotonic() > deadline:
                 raise TimeoutError(cluster.describe())
             time.sleep(0.1)
-    while cluster.has_warm_executors and len(cluster.executors()) < len(cluster.ports):
+    while cluster.has_warm_executors and cluster.warm_executors < len(cluster.workers):
         if time.monotonic() > deadline:
             raise TimeoutError(cluster.describe())
         time.sleep(0.1)

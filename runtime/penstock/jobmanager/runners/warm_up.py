@@ -44,5 +44,6 @@ def warm_up(cluster: SparkCluster, executor_id: str) -> None:
             pipelined=True,
             group=group,
         )
+        logger.info("executor %s is warm", executor_id)
     except Exception as error:  # the executor or the driver may end at any time
         logger.info("executor %s was not warmed up: %s", executor_id, error)

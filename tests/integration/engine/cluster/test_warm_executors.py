@@ -42,13 +42,9 @@ def other(master: str) -> str:
     return MASTERS[1 - MASTERS.index(master)]
 
 
-def log_of(cluster: Standbys, name: str) -> str:
-    return (cluster.folder / f"{name}.log").read_text(errors="replace")
-
-
 def wait_for_warm(cluster: Standbys, standby: str, count: int) -> set[int]:
-    """Wait until the driver of the standby has this number of warm executors. Its log starts with its only process."""
-    wait_for(lambda: log_of(cluster, standby).count("has a warm executor") >= count, cluster)
+    """Wait until the standby has prepared this number of warm executors."""
+    wait_for(lambda: cluster.warm_executors >= count, cluster)
     return wait_for_executors(cluster, standby, count)
 
 
@@ -61,7 +57,7 @@ def test_a_standby_continues_on_warm_executors(settings: dict[str, str], output:
         warm = wait_for_warm(cluster, standby, 2)
         reached = latest_checkpoint(tmp_path, cluster.job_id)
         cluster.kill(leader)
-        wait_for(lambda: log_of(cluster, standby).count("with a warm executor") == 2, cluster)
+        wait_for(lambda: cluster.log(standby).count("with a warm executor") == 2, cluster)
         wait_for(lambda: latest_checkpoint(tmp_path, cluster.job_id) > reached, cluster)
         assert pids(cluster, standby) == warm, "the job must run on the warm executors"
         wait_for_executors(cluster, leader, 2)  # the killed master is the standby now, and has warm executors
@@ -89,7 +85,7 @@ def test_the_end_of_a_standby_and_a_late_worker_do_not_affect_the_job(
         wait_for_executors(cluster, standby, 2)
         wait_for_progress(cluster, tmp_path, latest_checkpoint(tmp_path, cluster.job_id))
         assert running <= pids(cluster, leader)
-        assert log_of(cluster, leader).count("starts with 2 slots") == 1, "the job has not restarted"
+        assert cluster.log(leader).count("starts with 2 slots") == 1, "the job has not restarted"
 
         warm = pids(cluster, standby)
         cluster.kill(leader)

@@ -72,6 +72,8 @@ class Standbys:
         """Name and exit code of each process that has ended."""
         self._below: dict[int, psutil.Process] = {}
         self._logs: list[IO[bytes]] = []
+        self._log_starts: dict[str, int] = {}
+        """Size of the log at the start of the newest process."""
 
     def __enter__(self) -> Standbys:
         for name in self._commands:
@@ -166,6 +168,7 @@ class Standbys:
 
     def _start(self, name: str) -> None:
         log = (self.folder / f"{name}.log").open("ab")
+        self._log_starts[name] = log.tell()
         self._logs.append(log)
         self.processes[name] = subprocess.Popen(
             [sys.executable, "-m", "penstock.cli", *self._commands[name]],
@@ -198,6 +201,16 @@ class Standbys:
         self.workers.append(name)
         self._commands[name] = self._worker
         self._start(name)
+
+    def log(self, name: str) -> str:
+        """Return what the newest process of this name has logged."""
+        return (self.folder / f"{name}.log").read_bytes()[self._log_starts[name] :].decode(errors="replace")
+
+    @property
+    def warm_executors(self) -> int:
+        """Return the number of executors that the standby has prepared."""
+        leader = self.leader()
+        return sum(self.log(name).count(" is warm") for name in MASTERS if name != leader)
 
     def describe(self) -> str:
         names = (*MASTERS, *self.workers)

@@ -144,7 +144,6 @@ class WorkerProcess:
     def _turn(self, elapsed_s: float) -> int | None:
         """Handle everything that has happened. Return an exit code if no executor can run."""
         if (found := self._search.take()) is not None:
-            logger.info("the master listens at %s", found.address)
             self._links.append(
                 MasterLink(
                     found.connection,
@@ -205,7 +204,10 @@ class WorkerProcess:
         return None
 
     def _handle(self, link: MasterLink, message: ToTaskManager) -> None:
+        is_first = link.awaits_role
         if isinstance(message, Start):
+            if is_first:
+                logger.info("the master listens at %s", link.address)
             reason = link.start(message, self._linger_s)
             if reason:
                 logger.error("%s", reason)
@@ -217,6 +219,8 @@ class WorkerProcess:
             if any(other.master == link.master for other in self._links if other is not link):
                 self._drop(link, 0.0)  # the address of this connection leads to the same master as another one
                 return
+            if is_first:
+                logger.info("a master %s at %s", "leads" if link.term is not None else "is on standby", link.address)
             self._choose_leader()
 
     # --- the leader ---------------------------------------------------------------------------------------------
