@@ -131,7 +131,7 @@ def run_cluster(*, entry: str, configuration: Mapping[str, str]) -> int | None:
     if is_elected(settings):
         raise ClusterError(
             f"{options.KEEP_EXECUTORS.key} and {options.HIGH_AVAILABILITY.key} exclude each other: the workers would stay with a "
-            "master whose JobManager has ended, and not register with the new leader",
+            "master whose JobManager has ended. A standby with warm executors continues sooner than a JobManager that starts again",
             remedy=f"remove {options.KEEP_EXECUTORS.key} if you run standby masters",
         )
     spark_secret(settings)

@@ -5,20 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
 from penstock.common.program.import_path import import_path
+from penstock.jobmanager.cluster.members.registration import PURPOSE, Leads, OnStandby, Register, ToTaskManager
 from penstock.jobmanager.cluster.members.registry import Registry
 from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.job.settings import JobSettings
+from penstock.jobmanager.process.election.member import Member
 from penstock.jobmanager.process.master import master_cluster
 from penstock.jobmanager.process.master.master_cluster import MasterClusterProvider
+from penstock.taskmanager.control.channel import ControlConnection
 
 
 class Driver:
@@ -215,3 +221,57 @@ def test_the_first_program_of_a_session_uses_the_driver_that_runs(
     provider.shared(settings)
     assert provider.cluster is first
     provider.stop()
+
+
+class Elected:
+    """This process in an election."""
+
+    def __init__(self) -> None:
+        self.short_id, self.leads, self.term = "me", False, 0
+        self.on_lead: Any = None
+
+    def lead(self, term: int) -> None:
+        self.leads, self.term = True, term
+        self.on_lead()
+
+
+class TestStandby:
+    """A master in an election: workers reach it before it leads."""
+
+    def role(self, provider: MasterClusterProvider, settings: Configuration) -> Any:
+        """Return the first message that a worker receives."""
+        address = f"127.0.0.1:{settings.get(options.JOBMANAGER_PORT)}"
+        connection = ControlConnection(address, "s" * 32, Register("tm", "10.0.0.1", 2, 1), purpose=PURPOSE)
+        with closing(connection):
+            deadline = time.monotonic() + 10
+            while (frame := connection.poll(0.1)) is None:
+                assert time.monotonic() < deadline
+        return msgspec.msgpack.decode(frame, type=ToTaskManager)
+
+    @pytest.fixture
+    def standby(self, settings: Configuration) -> Iterator[tuple[MasterClusterProvider, Elected]]:
+        provider, member = MasterClusterProvider(settings), Elected()
+        provider.take_part_in(cast(Member, member), settings)
+        yield provider, member
+        provider.stop()
+
+    def test_it_tells_workers_when_it_leads(
+        self, standby: tuple[MasterClusterProvider, Elected], settings: Configuration
+    ) -> None:
+        provider, member = standby
+        provider.begin()
+        assert provider._early_start is not None
+        provider._early_start.result()
+        assert self.role(provider, settings) == OnStandby("me")
+        member.lead(3)
+        assert self.role(provider, settings) == Leads("me", 3)
+
+    def test_it_may_lead_before_its_driver_has_started(
+        self, standby: tuple[MasterClusterProvider, Elected], settings: Configuration
+    ) -> None:
+        provider, member = standby
+        member.lead(4)
+        provider.begin()
+        assert provider._early_start is not None
+        provider._early_start.result()
+        assert self.role(provider, settings) == Leads("me", 4)
