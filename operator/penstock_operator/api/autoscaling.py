@@ -7,7 +7,18 @@ from typing import Literal
 
 from pydantic import Field
 
-from penstock_operator.api.types import Api, Duration
+from penstock_operator.api.types import Api, Duration, Quantity
+
+
+class AutoscalingMemory(Api):
+    """Memory of the worker pods that follows the use of memory."""
+
+    mode: Literal["recommend", "apply"] = "recommend"
+    """`recommend` only reports the recommended memory. `apply` uses it at the next upgrade or other start. It never restarts the job for this."""
+    min: Quantity | None = None
+    """Minimum memory limit of a worker. Default: `worker.resources.limits.memory`, so the memory only grows."""
+    max: Quantity | None = None
+    """Maximum memory limit of a worker. Necessary for `apply`."""
 
 
 class Autoscaling(Api):
@@ -31,6 +42,19 @@ class Autoscaling(Api):
     """Time for which the load must be low before the job is scaled down."""
     mode: Literal["active", "recommend"] = "active"
     """`active` rescales the job. `recommend` only reports the parallelism that the autoscaler would choose."""
+    memory: AutoscalingMemory = Field(
+        default_factory=AutoscalingMemory,
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.mode != 'apply' || has(self.max)",
+                    "message": "mode apply needs max",
+                    "fieldPath": ".max",
+                },
+            ]
+        },
+    )
+    """Memory of the worker pods."""
 
     @property
     def sets_parallelism(self) -> bool:

@@ -66,6 +66,9 @@ def refused_fields(raw: Mapping[str, Any]) -> Iterator[Problem]:
             "a FlinkCluster runs only programs in job.script, job.sql or job.source",
             "Put the program into one of these fields, or remove spec.cluster and set spec.image.",
         )
+    if ((raw.get("autoscaling") or {}).get("memory") or {}).get("mode") == "apply":
+        remedy = "Remove it, and set spec.worker.resources of the FlinkCluster."
+        yield Problem("spec.autoscaling.memory.mode", "the jobs of a FlinkCluster share its workers", remedy)
     if (raw.get("upgrade") or {}).get("warmStart"):
         remedy = "Remove it. The pods of a FlinkCluster run already."
         yield Problem("spec.upgrade.warmStart", "a job of a FlinkCluster has no pods to start", remedy)

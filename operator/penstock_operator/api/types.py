@@ -7,7 +7,16 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
 from pydantic.alias_generators import to_camel
 
 if TYPE_CHECKING:
@@ -122,6 +131,17 @@ Scalars = Annotated[
 values.
 """
 
+
+def check_quantity(value: str | int) -> str | int:
+    """Refuse a text that is not a number of bytes."""
+    if isinstance(value, bool) or not _BYTES.fullmatch(str(value)):
+        msg = f"{value!r} is not a number of bytes such as 1536Mi"
+        raise ValueError(msg)
+    return value
+
+
+_BYTES = re.compile(r"[0-9]{1,18}(\.[0-9]{1,9})?(k|M|G|T|Ki|Mi|Gi|Ti)?")
+
 Quantities = Annotated[
     dict[str, str | int],
     WithJsonSchema(
@@ -135,6 +155,19 @@ Quantities = Annotated[
         }
     ),
 ]
+
+Quantity = Annotated[
+    str | int,
+    WithJsonSchema(
+        {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "x-kubernetes-int-or-string": True,
+            "pattern": r"^[0-9]+(\.[0-9]+)?(k|M|G|T|Ki|Mi|Gi|Ti)?$",
+        }
+    ),
+    AfterValidator(check_quantity),
+]
+"""A number of bytes, as in the resources of a pod."""
 
 SCHEMES = ("s3", "s3a", "file")
 """URI schemes of the storage that the operator's image and the jobs' base image can read."""

@@ -276,9 +276,33 @@ def _autoscaling(spec: FlinkJobSpec) -> Iterator[Problem]:
     if auto.min > largest:
         remedy = f"Choose at most {largest}, or raise spec.autoscaling.max."
         yield Problem("spec.autoscaling.min", f"{auto.min} is more than the maximum {largest}", remedy)
+    yield from _autoscaling_memory(spec)
     if auto.window < _SHORTEST_WINDOW:
         found = f"{format_duration(auto.window)} is too short, because the metrics are sampled every 5s"
         yield Problem("spec.autoscaling.window", found, "Set it to at least 15s.")
+
+
+def _autoscaling_memory(spec: FlinkJobSpec) -> Iterator[Problem]:
+    auto, field = spec.autoscaling, "spec.autoscaling.memory"
+    memory, own = auto.memory, spec.worker.resources.limits.get("memory")
+    if memory.mode != "apply":
+        return
+    if not auto.enabled:
+        remedy = (
+            "Set spec.autoscaling.enabled to true, and spec.autoscaling.mode to recommend if the parallelism must stay."
+        )
+        yield Problem(f"{field}.mode", "the autoscaler that measures the memory is off", remedy)
+    if spec.cluster is None and (own is None or quantity(own) <= 0):
+        remedy = "Set spec.worker.resources.limits.memory, the memory of the first start."
+        yield Problem(f"{field}.mode", "the workers have no memory limit that could be changed", remedy)
+    if memory.max is None:
+        yield Problem(f"{field}.max", "mode apply needs a maximum", "Set it, for example to 4Gi.")
+    elif own is not None and quantity(memory.min or own) > quantity(memory.max):
+        yield Problem(
+            f"{field}.max",
+            f"{memory.max} is less than the minimum {memory.min or own}",
+            "Raise it, or lower spec.autoscaling.memory.min.",
+        )
 
 
 def _storage(spec: FlinkJobSpec) -> Iterator[Problem]:

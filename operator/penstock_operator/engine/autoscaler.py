@@ -12,6 +12,7 @@ from penstock_operator.api.status.autoscaling import (
     INPUTS_KEPT,
     AutoscalerDecision,
     AutoscalerInput,
+    AutoscalerMemory,
 )
 
 TEXT = 300
@@ -39,6 +40,8 @@ class Autoscaler:
     slots_available: int = 0
     decisions: tuple[AutoscalerDecision, ...] = ()
     inputs: tuple[AutoscalerInput, ...] = ()
+    memory: AutoscalerMemory | None = None
+    """Memory of a worker. None means that it has no limit, or that the engine gives no advice."""
     configuration_id: str = ""
     """Id of the settings that the operator has sent. Empty means that the settings are those of the start."""
 
@@ -68,8 +71,19 @@ def read_autoscaler(body: dict[str, Any]) -> Autoscaler:
         slots_available=_count(body.get("slotsAvailable", 0)),
         decisions=tuple(_decision(one) for one in decisions),
         inputs=tuple(_input(one) for one in inputs[:INPUTS_KEPT]),
+        memory=_memory(body.get("memory")),
         configuration_id=_text(body.get("configurationId")),
     )
+
+
+def _memory(body: object) -> AutoscalerMemory | None:
+    """Return the memory limit of a worker and the recommended one, in MiB."""
+    sizes = [body.get(key) for key in ("processSize", "recommendedProcessSize")] if isinstance(body, dict) else []
+    found = [size >> 20 for size in sizes if isinstance(size, int) and not isinstance(size, bool) and size >= 1 << 20]
+    if len(found) != 2:
+        return None
+    limit, recommended = (f"{min(size, LARGEST)}Mi" for size in found)
+    return AutoscalerMemory(limit=limit, recommended=recommended)
 
 
 def _decision(body: dict[str, Any]) -> AutoscalerDecision:

@@ -79,6 +79,8 @@ class Deployment:
     """Suffix of the master's Service that the workers connect to (`Incarnation.service_suffix`)."""
     rest_tls: str = ""
     """Name of the Secret with the certificate of the master's REST API. Empty if the master serves plain HTTP."""
+    memory_limit: str | None = None
+    """Memory limit of the main container."""
     trouble: Trouble | None = None
 
 

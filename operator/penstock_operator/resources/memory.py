@@ -40,6 +40,21 @@ def container_limits(spec: FlinkJobSpec) -> dict[str, Any]:
     return {key: f"{size}b" for key, size in sizes.items() if size > 0}
 
 
+def with_worker_memory(spec: FlinkJobSpec, memory: str | None) -> FlinkJobSpec:
+    """Return the spec with another memory limit of the workers. The request does not exceed the limit, and a request that
+    was equal to the limit stays equal to it.
+    """
+    if memory is None:
+        return spec
+    resources = spec.worker.resources
+    own, request = resources.limits.get("memory"), resources.requests.get("memory")
+    requests = dict(resources.requests)
+    if request is not None and (own == request or quantity(request) > quantity(memory)):
+        requests["memory"] = memory
+    changed = resources.model_copy(update={"limits": {**resources.limits, "memory": memory}, "requests": requests})
+    return spec.model_copy(update={"worker": spec.worker.model_copy(update={"resources": changed})})
+
+
 def master_resources(spec: FlinkJobSpec) -> dict[str, Any]:
     """Return the resources of the master's container."""
     return _resources(spec.master.resources, _MASTER_CPU, min_job_manager_memory())

@@ -50,6 +50,15 @@ class AutoscalerDecision(Api):
     """Explanation for users."""
 
 
+class AutoscalerMemory(Api):
+    """Memory of a worker, with its recommendation."""
+
+    limit: str
+    """Memory limit of a worker of the running job."""
+    recommended: str
+    """Memory limit that the use of the last ten minutes needs."""
+
+
 class Autoscaling(Api):
     """The autoscaler of the running job."""
 
@@ -73,6 +82,8 @@ class Autoscaling(Api):
     """Parallelism that the ConfigMap NAME-parallelism contains. A master that restarts reads it there."""
     spare_since: Time | None = None
     """Start of the time for which the job has had more workers than it needs."""
+    memory: AutoscalerMemory | None = None
+    """Memory of the workers. Not set if they have no limit."""
     inputs: tuple[AutoscalerInput, ...] = ()
     """Measurements of the newest decision, at most ten vertices."""
     decisions: tuple[AutoscalerDecision, ...] = ()

@@ -25,6 +25,8 @@ class Running(Api):
     """FlinkCluster in which the job runs, with the number of its revision: NAMESPACE/NAME@NUMBER. Not set if the job has its own pods."""
     parallelism: int
     """Parallelism of the incarnation."""
+    worker_memory: str | None = None
+    """Memory limit of the workers, if `autoscaling.memory` has replaced that of the spec."""
     args_hash: str = ""
     """Hash of entry and arguments."""
     started_at: Time

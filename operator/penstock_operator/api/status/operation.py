@@ -93,6 +93,10 @@ class Operation(Api):
     """Source of the state for the fallback revision."""
     fallback_parallelism: int | None = None
     """The parallelism to return to."""
+    worker_memory: str | None = None
+    """Memory limit of the workers that the operator starts, if `autoscaling.memory` replaces that of the spec."""
+    fallback_worker_memory: str | None = None
+    """The memory limit of the workers to return to, if `autoscaling.memory` had replaced that of the spec."""
     message: str = ""
     """Reason why the operation waits."""
     blocked: str | None = None

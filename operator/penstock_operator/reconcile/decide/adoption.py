@@ -167,6 +167,7 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
         job_id=found.job_id,
         image=spec.image,
         parallelism=spec.job.parallelism,
+        worker_memory=_worker_memory(spec, worker),
         args_hash=args_hash(spec),
         started_at=ctx.now,
         restored_from=argument or Restore(kind="Latest", reason="unknown, because the running job was adopted"),
@@ -187,6 +188,13 @@ def _adopt(ctx: Context, found: Deployment) -> Decision:
     ctx = ctx.with_event("Adopted", text, warning=True, key=f"adopted/{found.job_id}")
     nonces = _nonces(ctx) if _is_status_empty(ctx) else ctx.status.nonces
     return ctx.with_status(running=running, nonces=nonces, error=None).done()
+
+
+def _worker_memory(spec: FlinkJobSpec, worker: Deployment | None) -> str | None:
+    """Return the memory limit of the workers if `autoscaling.memory` has replaced that of the spec."""
+    live = worker.memory_limit if worker is not None else None
+    own = spec.worker.resources.limits.get("memory")
+    return live if spec.autoscaling.memory.mode == "apply" and live is not None and live != str(own) else None
 
 
 def _lost(ctx: Context, reason: str) -> Decision:

@@ -81,9 +81,8 @@ def _at_rest(ctx: Context) -> Context:
     if known is None:
         return ctx
     reason, text = "NOT_RUNNING", "The job does not run."
-    kept = Autoscaling(
-        mode=known.mode, parallelism=known.parallelism, wanted=known.parallelism, reason=reason, message=text
-    )
+    at = known.parallelism
+    kept = Autoscaling(mode=known.mode, parallelism=at, wanted=at, reason=reason, message=text, memory=known.memory)
     return ctx if known == kept else ctx.with_status(autoscaling=kept)
 
 
@@ -175,6 +174,7 @@ def _with_state(ctx: Context, found: Autoscaler) -> Context:
         limited_message=ctx.clip(text),
         stored=before.stored if before is not None else None,
         spare_since=spare,
+        memory=found.memory or (before.memory if before is not None else None),
         inputs=found.inputs,
         decisions=found.decisions,
     )

@@ -29,6 +29,7 @@ from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_h
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.redaction import without_secrets
 from penstock_operator.resources.incarnation import Incarnation, worker_count
+from penstock_operator.resources.memory import with_worker_memory
 from penstock_operator.resources.names import Owner, incarnation_prefix
 from penstock_operator.settings import Settings
 
@@ -155,7 +156,7 @@ class Context:
         allowed = self.allowed_to_drop(running.revision, spec)
         return Incarnation(
             running.revision,
-            spec,
+            with_worker_memory(spec, running.worker_memory),
             running.job_id,
             running.restored_from,
             running.parallelism,

@@ -110,7 +110,14 @@ def deployment(manifest: Manifest) -> Deployment:
         starts_from=restore_of(args),
         service_suffix=_service_suffix_of(labels_of(manifest).get(JOB, ""), args),
         rest_tls=_rest_tls_of(spec.get("template", {}).get("spec", {})),
+        memory_limit=_memory_limit_of(containers),
     )
+
+
+def _memory_limit_of(containers: Iterable[Mapping[str, Any]]) -> str | None:
+    main = next((c for c in containers if c.get("name") == MAIN_CONTAINER), {})
+    limit = ((main.get("resources") or {}).get("limits") or {}).get("memory")
+    return None if limit is None else str(limit)
 
 
 def _has_variable(containers: Iterable[Mapping[str, Any]], name: str) -> bool:

@@ -96,6 +96,11 @@ TABLE = (
     Bad("autoscaler-key", "InvalidSpec", "spec.autoscaling.enabled", edit(configuration={"job.autoscaler.enabled": True})),
     Bad("autoscaler-max", "InvalidSpec", "spec.autoscaling.max: 200 is more than job.maxParallelism 128", edit(autoscaling={"max": 200})),
     Bad("autoscaler-min", "InvalidSpec", "spec.autoscaling.min: 9 is more than the maximum 8", edit(autoscaling={"min": 9, "max": 8})),
+    Bad("autoscaler-memory-max", "InvalidSpec", "spec.autoscaling.memory.max: mode apply needs a maximum", edit(autoscaling={"enabled": True, "memory": {"mode": "apply"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
+    Bad("autoscaler-memory-small", "InvalidSpec", "512Mi is less than the minimum 1Gi", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "512Mi"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
+    Bad("autoscaler-memory-text", "InvalidSpec", "'much' is not a number of bytes", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "much"}})),
+    Bad("autoscaler-memory-off", "InvalidSpec", "spec.autoscaling.memory.mode: the autoscaler that measures the memory is off", edit(autoscaling={"memory": {"mode": "apply", "max": "2Gi"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
+    Bad("autoscaler-memory-unlimited", "InvalidSpec", "the workers have no memory limit that could be changed", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "2Gi"}})),
     Bad("autoscaler-window", "InvalidSpec", "spec.autoscaling.window: 5s is too short", edit(autoscaling={"window": "5s"})),
     Bad("credentials", "InvalidSpec", "spec.storage.secretName", edit(configuration={"s3.secret-key": "x"})),
 )  # fmt: skip

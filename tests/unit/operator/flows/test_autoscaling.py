@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 
 from tests.unit.operator.world import World
 from tests.unit.operator.world.kubernetes.images import Image
@@ -235,6 +236,126 @@ def test_an_edit_during_an_upgrade_is_not_lost() -> None:
         job = world.leading("weather")
         assert job is not None
         assert job.autoscaler_mode == "disabled"
+
+    played(story)
+
+
+def with_memory_limit(**memory: Any) -> Manifest:
+    found = manifest(memory={"mode": "apply", "max": "2Gi", **memory})
+    found["spec"]["worker"] = {"resources": {"limits": {"memory": "1Gi"}, "requests": {"memory": "1Gi"}}}
+    return found
+
+
+def memory_of_workers(world: World) -> set[str]:
+    """Return the limits and requests of the worker pods."""
+    found = [pod["spec"]["containers"][0]["resources"] for pod in workers(world)]
+    return {str(resources[kind]["memory"]) for resources in found for kind in ("limits", "requests")}
+
+
+def configured_memory(world: World) -> set[str]:
+    """Return the memory of a worker in the configuration of the engine."""
+    found = [
+        m["data"]["penstock.yaml"] for m in world.cluster.select("ConfigMap", None, {}) if "penstock.yaml" in m["data"]
+    ]
+    return {str(yaml.safe_load(text)["taskmanager.memory.process.size"]) for text in found}
+
+
+def test_recommended_memory_is_used_at_the_next_upgrade_and_restarts_nothing() -> None:
+    async def story(world: World) -> None:
+        job_id = await deployed(world, with_memory_limit())
+        before = world.job()["spec"]
+        world.memory_advice = 1536
+        await world.run(300)
+        assert (world.status()["jobId"], memory_of_workers(world)) == (job_id, {"1Gi"})
+        assert world.status()["autoscaling"]["memory"] == {"limit": "1024Mi", "recommended": "1536Mi"}
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        assert memory_of_workers(world) == {"1536Mi"}
+        assert world.status()["running"]["workerMemory"] == "1536Mi"
+        assert world.job()["spec"] == {**before, "image": "job:2"}
+        world.memory_advice = 64 * 1024
+        world.crash_master()
+        await world.until(lambda: running(world))
+        await world.run(120)
+        assert memory_of_workers(world) == {"1536Mi"}, "a restart of the master changes no worker"
+        world.edit(job={"state": "suspended"})
+        await world.until(lambda: suspended(world))
+        world.edit(job={"state": "running"})
+        await world.until(lambda: running(world))
+        assert memory_of_workers(world) == {"2048Mi"}
+        assert configured_memory(world) == {f"{2 << 30}b"}
+
+    played(story)
+
+
+def test_less_memory_is_used_only_down_to_the_minimum() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_memory_limit())
+        world.memory_advice = 256
+        await world.run(30)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        assert memory_of_workers(world) == {"1Gi"}
+        world.edit(autoscaling={"memory": {"mode": "apply", "min": "512Mi", "max": "2Gi"}})
+        world.edit(image="job:3")
+        await world.until(lambda: running(world, image="job:3"))
+        assert memory_of_workers(world) == {"512Mi"}
+
+    played(story)
+
+
+def test_recommended_memory_is_not_used_without_permission() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_memory_limit(mode="recommend"))
+        world.memory_advice = 1536
+        await world.run(30)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        assert memory_of_workers(world) == {"1Gi"}
+
+    played(story)
+
+
+def test_an_edit_of_the_limit_takes_precedence_over_the_recommendation() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_memory_limit())
+        world.memory_advice = 1536
+        await world.run(30)
+        world.edit(worker={"resources": {"limits": {"memory": "1280Mi"}, "requests": {"memory": "1Gi"}}})
+        await world.until(lambda: running(world) and memory_of_workers(world) == {"1280Mi", "1Gi"})
+
+    played(story)
+
+
+def test_a_rollback_returns_to_the_former_memory() -> None:
+    async def story(world: World) -> None:
+        world.images["job:2"] = Image(fails_after=1)
+        await deployed(world, with_memory_limit())
+        world.memory_advice = 1536
+        await world.run(30)
+        world.edit(image="job:2")
+        await world.until(lambda: world.stalled() and "operation" not in world.status())
+        assert world.status()["running"]["image"] == "job:1"
+        assert memory_of_workers(world) == {"1Gi"}
+
+    played(story)
+
+
+def test_a_lost_status_does_not_change_the_memory_of_running_pods() -> None:
+    async def story(world: World) -> None:
+        await deployed(world, with_memory_limit())
+        world.memory_advice = 1536
+        await world.run(30)
+        world.edit(image="job:2")
+        await world.until(lambda: running(world, image="job:2"))
+        await world.run(30)
+        names = {pod["metadata"]["name"] for pod in workers(world)}
+        world.cluster.edit("FlinkJob", "default", "weather", lambda m: m.pop("status"))
+        world.restart_operator()
+        await world.until(lambda: world.status().get("running", {}).get("workerMemory") == "1536Mi")
+        await world.run(120)
+        assert {pod["metadata"]["name"] for pod in workers(world)} == names
+        assert memory_of_workers(world) == {"1536Mi"}
 
     played(story)
 

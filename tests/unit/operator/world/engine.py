@@ -255,6 +255,8 @@ class FakeJob:
         decision = {**now, "timestamp": at, "since": at, "inputs": inputs}
         body: dict[str, Any] = {"configurationId": self.autoscaler_keys_id}
         body |= {"mode": self.autoscaler_mode, "requested": self.wanted, "slotsAvailable": self.slots}
+        if self.world.memory_advice:
+            body["memory"] = {"processSize": 1 << 30, "recommendedProcessSize": self.world.memory_advice << 20}
         return read_autoscaler({**now, **body, "decisions": [decision]})
 
     def _finish(self, request: str, outcome: Request) -> None:

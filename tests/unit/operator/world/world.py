@@ -139,6 +139,8 @@ class World(Kubelet):
         """Whether the engine of the images has an autoscaler."""
         self.ignores_limits = False
         """Whether the engine ignores the maximum parallelism of its settings."""
+        self.memory_advice = 0
+        """The memory of a worker that the engine recommends, in MiB. 0 means that it recommends nothing."""
         self.settings_refused = ""
         """The engine's reason to refuse new settings of the autoscaler."""
         self.settings_sent = 0

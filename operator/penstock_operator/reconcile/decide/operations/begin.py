@@ -32,6 +32,7 @@ from penstock_operator.api.status.snapshots import Restore
 from penstock_operator.reconcile.decide.health.causes import cause
 from penstock_operator.reconcile.decide.health.recovery import GIVEN_UP, is_permanently_failed, why_not_recovered
 from penstock_operator.reconcile.decide.health.rules import restart_due, with_pod_restart
+from penstock_operator.reconcile.decide.operations.worker_memory import with_memory
 from penstock_operator.reconcile.decide.restore.committed_end import (
     FRESH_BY_WISH,
     Lost,
@@ -55,10 +56,12 @@ def next_operation(ctx: Context) -> Context | None:
     """Return the context with a new operation, or None if no operation is necessary."""
     running = ctx.status.running
     if running is None:
-        return _from_nothing(ctx)
-    if running.finished_at is not None:
-        return _after_finish(ctx, running)
-    return _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
+        begun = _from_nothing(ctx)
+    elif running.finished_at is not None:
+        begun = _after_finish(ctx, running)
+    else:
+        begun = _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
+    return None if begun is None else with_memory(begun)
 
 
 def unused_parallelism(ctx: Context) -> str:

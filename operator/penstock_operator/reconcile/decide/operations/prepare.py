@@ -36,6 +36,7 @@ from penstock_operator.reconcile.decide.actions import ApplyPods, CreateStandby,
 from penstock_operator.reconcile.decide.refusals import explain
 from penstock_operator.reconcile.decide.restore.beginning import waits_for_release
 from penstock_operator.resources.incarnation import Incarnation, other_service_suffix, worker_count
+from penstock_operator.resources.memory import with_worker_memory
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -120,7 +121,7 @@ def _incarnation(ctx: Context) -> Incarnation | None:
     no_restore = Restore(kind="Fresh", reason="it is not released yet")
     return Incarnation(
         op.target_revision,
-        spec,
+        with_worker_memory(spec, op.worker_memory),
         op.standby,
         no_restore,
         running.parallelism,

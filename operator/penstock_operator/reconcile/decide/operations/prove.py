@@ -20,6 +20,7 @@ from penstock_operator.reconcile.decide.operations.look_back import look_back
 from penstock_operator.reconcile.decide.refusals import REFUSALS, REVISION_LOST, explain, lost_revision
 from penstock_operator.reconcile.decide.restore.predecessor import LATEST
 from penstock_operator.resources.incarnation import SERVICE_SUFFIXES, Incarnation, worker_count
+from penstock_operator.resources.memory import with_worker_memory
 
 if TYPE_CHECKING:
     from penstock_operator.api.flinkjob import FlinkJobSpec
@@ -135,7 +136,7 @@ def _try_objects(ctx: Context, spec: FlinkJobSpec) -> Decision:
         job_id = op.job_id or ctx.new_job_id(op.id)
         incarnation = Incarnation(
             op.target_revision or "",
-            spec,
+            with_worker_memory(spec, op.worker_memory),
             job_id,
             op.restore or _ANY_STATE,
             spec.job.parallelism,

@@ -19,6 +19,7 @@ from penstock_operator.reconcile.decide.health.causes import cause
 from penstock_operator.reconcile.decide.operations.look_back import look_again, with_unanswered_search_event
 from penstock_operator.reconcile.decide.operations.outage import waited_out
 from penstock_operator.reconcile.decide.operations.prepare import release_standby, requested_workers
+from penstock_operator.reconcile.decide.operations.worker_memory import with_memory
 from penstock_operator.reconcile.decide.refusals import (
     CANNOT_START,
     PODS_STUCK,
@@ -35,6 +36,7 @@ from penstock_operator.reconcile.decide.restore.stopping import (
 )
 from penstock_operator.reconcile.decide.spec_diff import args_hash
 from penstock_operator.resources.incarnation import SERVICE_SUFFIXES, Incarnation, other_service_suffix, worker_count
+from penstock_operator.resources.memory import with_worker_memory
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -179,7 +181,7 @@ def _retarget(ctx: Context) -> Context:
         return ctx
     if _stuck(ctx) and desired in ctx.seen.revisions and not ctx.is_rejected:
         changes = {"target_revision": desired, "target_generation": ctx.subject.generation, "standby": None}
-        ctx = ctx.with_op(blocked=None, **changes)
+        ctx = with_memory(ctx.with_op(blocked=None, **changes))
         return ctx.with_event(
             "Retargeted", f"{op.target_revision} cannot be started; the spec has changed to {desired}"
         )
@@ -208,9 +210,10 @@ def new_incarnation(ctx: Context, spec: FlinkJobSpec) -> Incarnation:
     again = op.kind == "Recover"
     allowed = ctx.allowed_to_drop(op.target_revision, spec) if again else current.job.allow_non_restored_state
     service_suffix = other_service_suffix(before.service_suffix) if takes_over and before else SERVICE_SUFFIXES[0]
+    memory = before.worker_memory if again and before is not None else op.worker_memory
     return Incarnation(
         op.target_revision,
-        spec,
+        with_worker_memory(spec, memory),
         op.job_id,
         op.restore,
         parallelism,
@@ -243,6 +246,7 @@ def _started(ctx: Context, incarnation: Incarnation) -> Decision:
         job_id=incarnation.job_id,
         image=spec.image,
         parallelism=incarnation.parallelism,
+        worker_memory=before.worker_memory if op.kind == "Recover" and before is not None else op.worker_memory,
         args_hash=args_hash(spec),
         started_at=ctx.now,
         restored_from=incarnation.restore,
@@ -443,6 +447,7 @@ def _roll_back(ctx: Context, problem: str) -> Decision:
         reason,
         target_revision=op.fallback_revision,
         target_parallelism=op.fallback_parallelism,
+        worker_memory=op.fallback_worker_memory,
         restore=op.fallback_restore,
         take_newest=True,
         never_started=_has_never_started(ctx),

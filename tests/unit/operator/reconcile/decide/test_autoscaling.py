@@ -15,6 +15,7 @@ from penstock_operator.reconcile.decide.actions import ApplyParallelism, ScaleWo
 from penstock_operator.reconcile.decide.autoscaling import LIMITS, SPARE_TIME, adjust_workers, with_autoscaler
 from penstock_operator.reconcile.decide.context import Context
 from penstock_operator.reconcile.observation import ActionResult, Revisions
+from penstock_operator.resources.memory import with_worker_memory
 from tests.unit.operator.contexts import (
     NOW,
     deployment,
@@ -172,6 +173,42 @@ def test_a_hostile_report_is_limited() -> None:
     ctx = with_autoscaler(context(found))
     assert ctx.status.running is not None
     assert ctx.status.running.parallelism == SPEC.job.max_parallelism
+
+
+@pytest.mark.parametrize(
+    ("memory", "found"),
+    [
+        ({"processSize": 1 << 30, "recommendedProcessSize": 3 << 29}, ("1024Mi", "1536Mi")),
+        ({"processSize": 1 << 30, "recommendedProcessSize": 10**30}, ("1024Mi", f"{2**31 - 1}Mi")),
+        ({"processSize": None, "recommendedProcessSize": 1 << 30}, None),
+        ({"processSize": 1 << 30, "recommendedProcessSize": -1}, None),
+        ({"processSize": 1 << 30, "recommendedProcessSize": "2Gi"}, None),
+        ({"processSize": True, "recommendedProcessSize": True}, None),
+        ({}, None),
+        ("much", None),
+        (None, None),
+    ],
+)
+def test_the_memory_in_a_response_is_a_number_of_bytes_or_ignored(memory: Any, found: tuple[str, str] | None) -> None:
+    read = read_autoscaler({"mode": "active", "current": 1, "wanted": 1, "memory": memory}).memory
+    assert (None if read is None else (read.limit, read.recommended)) == found
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "expected"),
+    [
+        ({"memory": "1Gi"}, {}, {}),
+        ({"memory": "1Gi"}, {"memory": "1Gi"}, {"memory": "768Mi"}),
+        ({"memory": "1Gi"}, {"memory": "900Mi"}, {"memory": "768Mi"}),
+        ({"memory": "1Gi", "cpu": 1}, {"memory": "256Mi"}, {"memory": "256Mi"}),
+    ],
+    ids=["no-request", "equal", "above-the-limit", "below"],
+)
+def test_the_request_does_not_exceed_the_recommended_limit(limits: Any, requests: Any, expected: Any) -> None:
+    spec = make_spec(worker={"resources": {"limits": limits, "requests": requests}})
+    resources = with_worker_memory(spec, "768Mi").worker.resources
+    assert (resources.limits, resources.requests) == ({**limits, "memory": "768Mi"}, expected)
+    assert with_worker_memory(spec, None) is spec
 
 
 @pytest.mark.parametrize(("reported", "stored"), [(10**30, 2**31 - 1), (-(10**30), 0)])
