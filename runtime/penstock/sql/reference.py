@@ -10,7 +10,7 @@ from penstock.sql.operators import aggregates
 from penstock.sql.plan.reading import READERS
 from penstock.sql.tables.connectors import CONNECTORS
 
-_INTERNAL = ("REINTERPRET", "SEARCH")
+_INTERNAL = ("HASH_CODE", "PROCTIME_MATERIALIZE", "REINTERPRET", "SEARCH")
 """Functions that only plans contain."""
 
 

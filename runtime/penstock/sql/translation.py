@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any
 from penstock.datastream.functions import MapFunction
 from penstock.graph.program import upstream_first
 from penstock.sql.expressions.compiler import literal
+from penstock.sql.operators import streams as changes
 from penstock.sql.operators.calc import CalcFunction
+from penstock.sql.operators.changes import UpsertMaterializeFunction
 from penstock.sql.operators.correlate import CorrelateFunction
 from penstock.sql.operators.group_aggregate import GroupAggregateFunction
 from penstock.sql.operators.joins import streams as joins
+from penstock.sql.operators.over import streams as over
 from penstock.sql.operators.ranks import DeduplicateFunction, RankFunction
-from penstock.sql.operators.rows import SqlRow, as_changes, floats_of
+from penstock.sql.operators.rows import SqlRow, as_changes
 from penstock.sql.operators.watermarks import strategy_of
-from penstock.sql.operators.windows import WindowAggregateFunction
+from penstock.sql.operators.windows import streams as windows
 from penstock.sql.plan import nodes
 from penstock.sql.plan.nodes import Column, Node, Plan, refusal
 from penstock.sql.plan.rex import Literal
@@ -44,7 +47,12 @@ class NotNull(MapFunction):
         return value
 
 
-_FAMILIES: dict[type[Node], Translate] = {**joins.TRANSLATIONS}
+_FAMILIES: dict[type[Node], Translate] = {
+    **changes.TRANSLATIONS,
+    **joins.TRANSLATIONS,
+    **over.TRANSLATIONS,
+    **windows.TRANSLATIONS,
+}
 """The nodes whose streams depend only on their inputs, by families of operators."""
 
 
@@ -195,13 +203,6 @@ class StreamPlan:
         function = GroupAggregateFunction(node, changelog=self._input(node).changelog)
         return SqlStream(self._keyed(node, node.grouping, function, "GroupAggregate", uid), changelog=True)
 
-    def _window(self, node: nodes.WindowAggregate, uid: str) -> SqlStream:
-        if self._input(node).changelog:
-            raise refusal("a window aggregate over updates is not supported", "aggregate an insert-only table")
-        floats = floats_of(node.grouping, self._inputs(node).columns[0])
-        function = WindowAggregateFunction(node, floats)
-        return SqlStream(self._keyed(node, node.grouping, function, "WindowAggregate", uid), changelog=False)
-
     def _rank(self, node: nodes.Rank, uid: str) -> SqlStream:
         function = RankFunction(node, changelog=self._input(node).changelog)
         return SqlStream(self._keyed(node, node.partition, function, "Rank", uid), changelog=True)
@@ -219,10 +220,22 @@ class StreamPlan:
             check = NotNull(node.table.name, node.table.columns, changelog=upstream.changelog)
             stream = stream.map(check).name("NotNull").uid(f"{uid}-NotNull")
         found = SqlStream(stream, upstream.changelog)
+        if node.materializes:
+            found = self._materialized(found, node, uid)
         if node.table.options.get("connector") != "penstock-collect":
-            sink = write_table(stream, node.table, changelog=upstream.changelog)
+            sink = write_table(found.stream, node.table, changelog=found.changelog)
             sink.name(f"Sink: {node.table.name}").uid(uid)
         return found
+
+    def _materialized(self, found: SqlStream, node: nodes.Sink, uid: str) -> SqlStream:
+        """Return the changes of the current row of each primary key."""
+        names = [column.name for column in node.table.columns]
+        keys = tuple(names.index(name) for name in node.table.primary_key)
+        inputs = Inputs((found,), (node.table.columns,), self._zone)
+        function = UpsertMaterializeFunction(
+            node.table.columns, node.upsert_key, node.ttl_ms, changelog=found.changelog
+        )
+        return SqlStream(inputs.process(keys, function, "UpsertMaterialize", f"{uid}-Materialize"), changelog=True)
 
     _TRANSLATIONS: dict[type[Node], Callable[[StreamPlan, Any, str], SqlStream]] = {
         nodes.Scan: _scan,
@@ -233,7 +246,6 @@ class StreamPlan:
         nodes.Exchange: _exchange,
         nodes.Union: _union,
         nodes.GroupAggregate: _group,
-        nodes.WindowAggregate: _window,
         nodes.Rank: _rank,
         nodes.Deduplicate: _deduplicate,
     }

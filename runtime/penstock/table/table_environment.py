@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
+from penstock.common.time import as_millis, parse_duration
 from penstock.common.types import Row, RowKind
 from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.streams.closeable_iterator import CloseableIterator
@@ -165,7 +166,7 @@ class TableEnvironment:
             InvalidJob: this is not a compiled plan, or it has parts that Penstock does not have.
         """
         text = plan_reference.read()
-        read_plan(text, self._options[_ZONE])
+        self._read(text)
         return CompiledPlan(self, text)
 
     def execute_plan(self, plan_reference: PlanReference) -> TableResult:
@@ -226,8 +227,12 @@ class TableEnvironment:
         self._env._plans["answers"] = {**recorded, **self._planner.record.stored()}
         return found
 
+    def _read(self, text: str) -> Plan:
+        ttl = as_millis(parse_duration(self._options.get("table.exec.state.ttl", "0 ms")))
+        return read_plan(text, self._options[_ZONE], ttl)
+
     def _insert(self, text: str) -> TableResult:
-        plan = read_plan(text, self._options[_ZONE])
+        plan = self._read(text)
         self._streams(plan)
         targets = ",".join(node.table.name for node in plan.nodes if isinstance(node, Sink))
         name = self._options.get("pipeline.name") or f"insert-into_{targets}"
@@ -253,7 +258,7 @@ class TableEnvironment:
         return self._insert(plan)
 
     def _explain_compiled(self, plan: str) -> str:
-        return read_plan(plan, self._options[_ZONE]).describe()
+        return self._read(plan).describe()
 
     def _execute_plan_statement(self, found: PlanStatement) -> TableResult:
         file = local_path(found.file)
@@ -265,7 +270,7 @@ class TableEnvironment:
         return self._insert(self._session().statement_set(statements).plan)
 
     def _collected(self, answer: Answer) -> tuple[SqlStream, Callable[[Any], Row]]:
-        plan = read_plan(answer.plan, self._options[_ZONE])
+        plan = self._read(answer.plan)
         (sink,) = (node for node in plan.nodes if isinstance(node, Sink))
         stream = self._streams(plan)
         converters = [to_python(column.type, self._options[_ZONE]) for column in sink.table.columns]

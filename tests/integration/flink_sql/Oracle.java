@@ -28,11 +28,23 @@ public class Oracle {
         Object[] names = queries.keySet().toArray();
         for (int i = 0; i < names.length; i++) {
             List rows = new ArrayList();
-            CloseableIterator found = env.executeSql((String) queries.get(names[i])).collect();
-            while (found.hasNext()) {
-                rows.add(found.next().toString());
+            Map options = (Map) ((Map) input.get("options")).get(names[i]);
+            Object[] keys = options == null ? new Object[0] : options.keySet().toArray();
+            for (int k = 0; k < keys.length; k++) {
+                env.getConfig().getConfiguration().setString((String) keys[k], (String) options.get(keys[k]));
+            }
+            try {
+                CloseableIterator found = env.executeSql((String) queries.get(names[i])).collect();
+                while (found.hasNext()) {
+                    rows.add(found.next().toString());
+                }
+            } catch (Throwable error) {
+                throw new IllegalStateException("the query " + names[i] + " failed", error);
             }
             results.put(names[i], rows);
+            for (int k = 0; k < keys.length; k++) {
+                env.getConfig().getConfiguration().removeKey((String) keys[k]);
+            }
         }
         Files.write(Paths.get(arguments[1]), json.writeValueAsBytes(results));
         System.exit(0);

@@ -12,10 +12,18 @@ import pytest
 
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.sql.planner.jars import compile_jar
-from tests.unit.sql.queries import PLANS, QUERIES, TABLES, VIEWS, materialized
+from tests.unit.sql.queries import CLOCK, OPTIONS, PLANS, QUERIES, TABLES, VIEWS, materialized
 
 pytestmark = pytest.mark.sql
 _UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
+
+
+DEFAULTS = {
+    "table.exec.mini-batch.enabled": "false",
+    "table.exec.mini-batch.size": "-1",
+    "table.optimizer.agg-phase-strategy": "ONE_PHASE",
+    "table.optimizer.distinct-agg.split.enabled": "false",
+}
 
 
 def _tables(folder: object) -> list[str]:
@@ -39,7 +47,7 @@ def flink_results(flink, tmp_path_factory, request):
         (folder / name / "part.json").write_text("\n".join(table.lines()) + "\n")
     questions, answer = folder / "request.json", folder / "answer.json"
     queries = {name: query for name, query in QUERIES.items() if name in selected}
-    questions.write_text(json.dumps({"tables": _tables(folder), "queries": queries}))
+    questions.write_text(json.dumps({"tables": _tables(folder), "queries": queries, "options": OPTIONS}))
     jars = sorted((flink / "lib").glob("*.jar"))
     compile_jar([Path(__file__).parent / "Oracle.java"], folder / "oracle.jar", jars)
     opens = [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.lang", "java.time")]
@@ -53,7 +61,8 @@ def flink_results(flink, tmp_path_factory, request):
 
 @pytest.fixture(scope="module")
 def session(planner):
-    planner.set_option("table.optimizer.agg-phase-strategy", "ONE_PHASE")
+    for key, value in DEFAULTS.items():
+        planner.set_option(key, value)
     for statement in _tables(""):
         planner.sql(statement)
     return planner
@@ -67,10 +76,14 @@ def test_flink_gives_the_stored_result(flink_results, name):
     assert json.loads(path.read_text()) == flink_results[name]
 
 
-@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize("name", {**QUERIES, **CLOCK})
 def test_the_planner_gives_the_stored_plan(session, name):
     path = PLANS / f"{name}.plan.json"
-    plan = _normalized(session.sql(QUERIES[name]).plan)
+    for key, value in OPTIONS.get(name, {}).items():
+        session.set_option(key, value)
+    plan = _normalized(session.sql({**QUERIES, **CLOCK}[name]).plan)
+    for key, value in DEFAULTS.items():
+        session.set_option(key, value)
     if _UPDATE:
         path.write_text(json.dumps(plan) + "\n")
     assert json.loads(path.read_text()) == plan

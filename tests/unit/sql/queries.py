@@ -33,9 +33,11 @@ VIEWS = (
     "CREATE TEMPORARY VIEW latest AS SELECT name, w, x, ts FROM "
     "(SELECT *, ROW_NUMBER() OVER (PARTITION BY name ORDER BY ts DESC) n FROM others) WHERE n = 1",
     "CREATE TEMPORARY VIEW totals AS SELECT name, COUNT(*) c, SUM(v) s FROM readings GROUP BY name",
+    "CREATE TEMPORARY VIEW counted AS SELECT name, window_time wt, COUNT(*) c FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), "
+    "INTERVAL '5' SECOND)) GROUP BY name, window_start, window_end, window_time",
     "CREATE TEMPORARY VIEW other_totals AS SELECT name, COUNT(*) c, MAX(w) w FROM others GROUP BY name",
 )
-"""Tables that change: their queries retract rows."""
+"""Queries as tables. Most of them change, so that their readers get retractions."""
 
 _INTERVAL = f"a.name = b.name AND a.ts BETWEEN b.ts - 2 * {_SECOND} AND b.ts + {_SECOND}"
 JOINS = {
@@ -75,8 +77,159 @@ JOINS = {
     "temporal-table": "SELECT a.id, b.rate FROM readings a LEFT JOIN rates FOR SYSTEM_TIME AS OF a.ts AS b ON a.name = b.name",
 }
 
+
+def _in_windows(columns: str, table: str = "readings", time: str = "ts") -> str:
+    return f"SELECT {columns} FROM TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({time}), INTERVAL '5' SECOND))"
+
+
+_COUNTED = f"{_in_windows('window_start, window_end, name, COUNT(*) c')} GROUP BY window_start, window_end, name"
+_SAME = "a.name = b.name AND a.window_start = b.window_start AND a.window_end = b.window_end"
+_SESSION = "TABLE(SESSION(TABLE readings PARTITION BY name, DESCRIPTOR(ts), INTERVAL '4' SECOND))"
+_TWO_WINDOWS = f"({_in_windows('*')}) a {{}} JOIN ({_in_windows('*', 'others')}) b ON {_SAME}"
+WINDOWS = {
+    "window-rows": _in_windows("id, window_start, window_end, window_time"),
+    "window-rows-local": _in_windows("id, window_start, window_end, window_time", "local_readings", "moment"),
+    "window-rows-hop": "SELECT id, window_end FROM TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECOND, INTERVAL '15' SECOND))",
+    "window-join": f"SELECT a.id, b.id, a.window_end FROM {_TWO_WINDOWS.format('')}",
+    "window-join-left": f"SELECT a.id, b.id FROM {_TWO_WINDOWS.format('LEFT')} AND a.v > b.w",
+    "window-join-full": f"SELECT a.id, b.id, a.window_end, b.window_end FROM {_TWO_WINDOWS.format('FULL')} AND a.x > b.x",
+    "window-join-semi": f"SELECT id, window_end FROM ({_in_windows('*')}) a WHERE a.name IN (SELECT name FROM "
+    f"({_in_windows('*', 'others')}) b WHERE a.window_start = b.window_start AND a.window_end = b.window_end)",
+    "window-join-anti": f"SELECT id, window_end FROM ({_in_windows('*')}) a WHERE NOT EXISTS (SELECT 1 FROM "
+    f"({_in_windows('*', 'others')}) b WHERE {_SAME} AND a.v > b.w)",
+    "window-top": "SELECT id, name, v, window_start, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, name "
+    f"ORDER BY v DESC, id) n FROM ({_in_windows('*')})) WHERE n <= 2",
+    "window-top-counts": "SELECT name, c, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY c DESC, "
+    f"name) n FROM ({_COUNTED})) WHERE n BETWEEN 2 AND 3",
+    "window-first": "SELECT id, window_start FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, name ORDER BY ts) n "
+    f"FROM ({_in_windows('*')})) WHERE n = 1",
+    "window-last": "SELECT id, window_start FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end, name "
+    f"ORDER BY ts DESC) n FROM ({_in_windows('*')})) WHERE n = 1",
+    "window-cascade": f"SELECT window_start, window_end, SUM(c), MAX(name) FROM ({_COUNTED}) GROUP BY window_start, window_end",
+    "window-cascade-hop": "SELECT window_start, window_end, SUM(c) FROM TABLE(HOP(TABLE counted, DESCRIPTOR(wt), INTERVAL '10' SECOND, "
+    "INTERVAL '20' SECOND)) GROUP BY window_start, window_end",
+    "window-sets": "SELECT window_start, name, v, COUNT(*) FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), INTERVAL '10' SECOND)) "
+    "GROUP BY window_start, window_end, GROUPING SETS ((name), (v), ())",
+    "window-changes": "SELECT window_start, window_end, SUM(w), COUNT(*) FROM TABLE(TUMBLE(TABLE latest, DESCRIPTOR(ts), INTERVAL '10' "
+    "SECOND)) GROUP BY window_start, window_end",
+    "window-types": f"{_in_windows('window_start, v > 3, d, x, COUNT(*)')} GROUP BY window_start, window_end, v > 3, d, x",
+    "session-types": "SELECT window_start, v > 3, d, COUNT(*) FROM TABLE(SESSION(TABLE readings PARTITION BY d, DESCRIPTOR(ts), "
+    "INTERVAL '4' SECOND)) GROUP BY window_start, window_end, d, v > 3",
+    "window-nan": f"{_in_windows('window_start, x, COUNT(*)', 'others')} GROUP BY window_start, window_end, x",
+    "session": f"SELECT window_start, window_end, name, COUNT(*), SUM(v), MIN(x), COUNT(DISTINCT v), AVG(d) FROM {_SESSION} "
+    "GROUP BY window_start, window_end, name",
+    "session-all": "SELECT window_start, window_end, COUNT(*) FROM TABLE(SESSION(TABLE others, DESCRIPTOR(ts), INTERVAL '2' SECOND)) "
+    "GROUP BY window_start, window_end",
+    "session-rows": f"SELECT id, name, window_start, window_end FROM {_SESSION}",
+    "session-other-key": f"SELECT window_start, window_end, v, COUNT(*) FROM {_SESSION} GROUP BY window_start, window_end, v",
+    "group-session": "SELECT SESSION_START(ts, INTERVAL '3' SECOND), SESSION_END(ts, INTERVAL '3' SECOND), SESSION_ROWTIME(ts, "
+    "INTERVAL '3' SECOND), name, COUNT(*) FROM readings GROUP BY SESSION(ts, INTERVAL '3' SECOND), name",
+    "group-tumble": "SELECT TUMBLE_START(ts, INTERVAL '5' SECOND), TUMBLE_ROWTIME(ts, INTERVAL '5' SECOND), name, COUNT(*), MAX(d) "
+    "FROM readings GROUP BY TUMBLE(ts, INTERVAL '5' SECOND), name",
+    "group-tumble-local": "SELECT TUMBLE_END(moment, INTERVAL '5' SECOND), TUMBLE_ROWTIME(moment, INTERVAL '5' SECOND), COUNT(*) "
+    "FROM local_readings GROUP BY TUMBLE(moment, INTERVAL '5' SECOND)",
+    "group-hop": "SELECT HOP_START(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND), name, SUM(v) FROM readings "
+    "GROUP BY HOP(ts, INTERVAL '5' SECOND, INTERVAL '10' SECOND), name",
+    "group-cascade": "SELECT name, SUM(c), TUMBLE_START(r, INTERVAL '20' SECOND) FROM (SELECT name, COUNT(*) c, TUMBLE_ROWTIME(ts, "
+    "INTERVAL '5' SECOND) r FROM readings GROUP BY name, TUMBLE(ts, INTERVAL '5' SECOND)) GROUP BY name, TUMBLE(r, INTERVAL '20' SECOND)",
+}
+
+_OVER = "SELECT id, name, ts, {} FROM readings"
+_BY_NAME = "OVER (PARTITION BY name ORDER BY ts"
+OVERS = {
+    "over-range": _OVER.format(
+        "SUM(v) OVER w, COUNT(*) OVER w, MAX(x) OVER w, AVG(d) OVER w, FIRST_VALUE(id) OVER w, LAST_VALUE(v) OVER w"
+    )
+    + " WINDOW w AS (PARTITION BY name ORDER BY ts RANGE BETWEEN INTERVAL '8' SECOND PRECEDING AND CURRENT ROW)",
+    "over-rows": _OVER.format("SUM(v) OVER w, COUNT(DISTINCT v) OVER w, MIN(x) OVER w, FIRST_VALUE(id) OVER w")
+    + " WINDOW w AS (PARTITION BY name ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW)",
+    "over-unbounded-range": _OVER.format(f"SUM(v) {_BY_NAME}), MAX(d) {_BY_NAME})"),
+    "over-unbounded-rows": _OVER.format("SUM(v) OVER w, COUNT(*) OVER w, LAST_VALUE(x) OVER w")
+    + " WINDOW w AS (PARTITION BY name ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "over-lag": _OVER.format(f"LAG(id, 2, -7) {_BY_NAME}), LAG(x) {_BY_NAME})"),
+    "over-number": _OVER.format(f"ROW_NUMBER() {_BY_NAME})"),
+    "over-all": "SELECT id, SUM(x) OVER (ORDER BY ts RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW) FROM readings",
+    "over-arrival": "SELECT id, SUM(v) OVER (PARTITION BY name ORDER BY pt ROWS BETWEEN 2 PRECEDING AND CURRENT ROW) FROM arrivals",
+    "over-arrival-all": "SELECT id, SUM(v) OVER (PARTITION BY name ORDER BY pt), COUNT(*) OVER (PARTITION BY name ORDER BY pt) FROM arrivals",
+    "over-late": "SELECT id, COUNT(*) OVER (PARTITION BY name ORDER BY ts) FROM late",
+    "over-late-range": "SELECT id, COUNT(*) OVER (PARTITION BY name ORDER BY ts RANGE BETWEEN INTERVAL '4' SECOND PRECEDING AND CURRENT ROW) FROM late",
+    "over-late-rows": "SELECT id, COUNT(*) OVER (PARTITION BY name ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW) FROM late",
+    "session-late": "SELECT window_start, window_end, name, COUNT(*) FROM TABLE(SESSION(TABLE late PARTITION BY name, DESCRIPTOR(ts), "
+    "INTERVAL '2' SECOND)) GROUP BY window_start, window_end, name",
+    "hop-late": "SELECT window_start, window_end, COUNT(*) FROM TABLE(HOP(TABLE late, DESCRIPTOR(ts), INTERVAL '2' SECOND, "
+    "INTERVAL '6' SECOND)) GROUP BY window_start, window_end",
+    "window-top-late": "SELECT id, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY id DESC) n "
+    f"FROM ({_in_windows('*', 'late')})) WHERE n <= 2",
+    "sort-late": "SELECT id FROM late ORDER BY ts, id",
+}
+
+OTHERS = {
+    "rollup": "SELECT name, v, COUNT(*), GROUPING(name) FROM readings GROUP BY ROLLUP(name, v)",
+    "cube": "SELECT name, v > 3, SUM(x) FROM readings GROUP BY CUBE(name, v > 3)",
+    "limit": "SELECT id FROM readings LIMIT 5",
+    "sort-limit": "SELECT id, v FROM readings ORDER BY v DESC, id LIMIT 5 OFFSET 2",
+    "sort-limit-changes": "SELECT name, c FROM totals ORDER BY c DESC, name LIMIT 3",
+    "sort": "SELECT id, ts FROM readings ORDER BY ts, v",
+    "group-nan": "SELECT x, COUNT(*), COUNT(DISTINCT x), MAX(x) FROM others GROUP BY x",
+    "group-of-joins": "SELECT b.name, COUNT(*), SUM(a.v), MIN(a.d), COUNT(DISTINCT a.v) FROM readings a LEFT JOIN latest b "
+    "ON a.name = b.name GROUP BY b.name",
+    "top-of-joins": "SELECT * FROM (SELECT a.id, a.v, b.w, ROW_NUMBER() OVER (PARTITION BY a.name ORDER BY a.v DESC, b.w, a.id) n "
+    "FROM readings a JOIN latest b ON a.name = b.name) WHERE n <= 2",
+    "except": "SELECT name, v FROM readings EXCEPT SELECT name, w FROM others",
+}
+
+_MINI_BATCH = {
+    "table.exec.mini-batch.enabled": "true",
+    "table.exec.mini-batch.allow-latency": "1 s",
+    "table.exec.mini-batch.size": "7",
+}
+_TWO_PHASES = {"table.optimizer.agg-phase-strategy": "TWO_PHASE"}
+OPTIONS = {
+    "two-phases": _TWO_PHASES,
+    "two-phases-hop": _TWO_PHASES,
+    "two-phases-cascade": _TWO_PHASES,
+    "mini-batch": _MINI_BATCH,
+    "mini-batch-join": _MINI_BATCH,
+    "local-global": {**_MINI_BATCH, **_TWO_PHASES},
+    "local-global-changes": {**_MINI_BATCH, **_TWO_PHASES},
+    "split-distinct": {**_MINI_BATCH, **_TWO_PHASES, "table.optimizer.distinct-agg.split.enabled": "true"},
+}
+"""Options of the planner for some queries. All other queries are planned with one phase for each aggregate."""
+
+PHASES = {
+    "two-phases": f"{_in_windows('window_start, name, COUNT(*), SUM(v) FILTER (WHERE x > 5), COUNT(DISTINCT v), AVG(d)')} "
+    "GROUP BY window_start, window_end, name",
+    "two-phases-hop": "SELECT window_start, window_end, name, MAX(v) FROM TABLE(HOP(TABLE readings, DESCRIPTOR(ts), INTERVAL '5' SECOND, "
+    "INTERVAL '10' SECOND)) GROUP BY window_start, window_end, name",
+    "two-phases-cascade": f"SELECT window_start, window_end, SUM(c) FROM ({_COUNTED}) GROUP BY window_start, window_end",
+    "mini-batch": "SELECT name, COUNT(*), SUM(v) FROM readings GROUP BY name",
+    "mini-batch-join": "SELECT a.id, b.id FROM readings a LEFT JOIN others b ON a.v = b.w",
+    "local-global": "SELECT name, COUNT(*), SUM(v) FILTER (WHERE x > 5), COUNT(DISTINCT v), AVG(d) FROM readings GROUP BY name",
+    "local-global-changes": "SELECT c, COUNT(*), MAX(name) FROM totals GROUP BY c",
+    "split-distinct": "SELECT name, COUNT(DISTINCT v), SUM(x), MAX(d) FROM readings GROUP BY name",
+}
+
+CLOCK = {
+    "clock-interval": "SELECT a.id, b.id FROM arrivals a LEFT JOIN arrivals b ON a.name = b.name AND a.v < b.v "
+    "AND b.pt BETWEEN a.pt - INTERVAL '1' SECOND AND a.pt + INTERVAL '2' SECOND",
+    "clock-tumble": "SELECT window_start, name, COUNT(*) FROM TABLE(TUMBLE(TABLE arrivals, DESCRIPTOR(pt), INTERVAL '5' SECOND)) "
+    "GROUP BY window_start, window_end, name",
+    "clock-session": "SELECT window_start, window_end, name, COUNT(*) FROM TABLE(SESSION(TABLE arrivals PARTITION BY name, "
+    "DESCRIPTOR(pt), INTERVAL '2' SECOND)) GROUP BY window_start, window_end, name",
+    "clock-group": "SELECT TUMBLE_START(pt, INTERVAL '5' SECOND), SUM(v) FROM arrivals GROUP BY TUMBLE(pt, INTERVAL '5' SECOND)",
+    "clock-range": "SELECT id, SUM(v) OVER (PARTITION BY name ORDER BY pt RANGE BETWEEN INTERVAL '3' SECOND PRECEDING AND CURRENT ROW) "
+    "FROM arrivals",
+    "clock-ttl": "SELECT /*+ STATE_TTL('a' = '10s', 'b' = '20s') */ a.id, b.id FROM readings a JOIN others b ON a.v = b.w",
+    "clock-sort": "SELECT id, v FROM arrivals ORDER BY pt, v",
+}
+"""Queries whose results depend on the clock, or on the order of two inputs. They have a plan, and no result of Flink."""
+
 QUERIES = {
     **JOINS,
+    **WINDOWS,
+    **OVERS,
+    **OTHERS,
+    **PHASES,
     "calc": "SELECT id, UPPER(name), v * 2, d * d, x / 3, ts, moment, CASE WHEN v > 5 THEN 'more' ELSE 'less' END FROM readings "
     "WHERE x * 1.8 + 32 > 50 OR v IN (1, 2, 3, 7)",
     "nested": "SELECT id, ARRAY[v, id], MAP[name, x], ROW(id, ROW(name, d)), CAST(ROW(v, ts) AS ROW<a INT, b TIMESTAMP(3)>).b, "
@@ -127,11 +280,15 @@ class Table:
     lines: Callable[[], list[str]]
     time: str = "ts"
     key: str = ""
+    delay: int = 5
 
     def create(self, name: str, path: object) -> str:
         """Return the statement that creates the table with the rows of this file."""
         columns = [f"`{column}` {type}" for column, type in self.columns.items()]
-        columns.append(f"WATERMARK FOR `{self.time}` AS `{self.time}` - INTERVAL '5' SECOND")
+        if self.time == "pt":
+            columns.append("pt AS PROCTIME()")
+        else:
+            columns.append(f"WATERMARK FOR `{self.time}` AS `{self.time}` - INTERVAL '{self.delay}' SECOND")
         if self.key:
             columns.append(f"PRIMARY KEY ({self.key}) NOT ENFORCED")
         options = f"'connector' = 'filesystem', 'path' = '{path}', 'format' = 'json'"
@@ -182,6 +339,19 @@ def _others() -> list[str]:
     ]
 
 
+def _arrivals() -> list[str]:
+    return [json.dumps({"id": i, "name": "ab"[i % 2], "v": None if i % 5 == 3 else i * 3 % 7}) for i in range(30)]
+
+
+def _late() -> list[str]:
+    """Return rows of which some are behind the watermark, by more and by less than a window."""
+    seconds = (1, 4, 2, 9, 3, 8, 12, 5, 12, 11, 13, 20, 14, 17, 20, 21, 26, 24, 26, 22, 33, 30, 31, 40, 38)
+    return [
+        json.dumps({"id": i, "name": "ab"[i % 2], "ts": f"2020-01-01 00:00:{second:02}"})
+        for i, second in enumerate(seconds)
+    ]
+
+
 def _rates() -> list[str]:
     return [json.dumps({"name": "abcde"[i % 5], "rate": f"{i * 7 % 11}.125", "ts": _when(i * 2)}) for i in range(30)]
 
@@ -190,6 +360,8 @@ TABLES = {
     "readings": Table(_TYPES, _readings),
     "local_readings": Table(_TYPES, _readings, time="moment"),
     "others": Table(_OTHERS, _others),
+    "arrivals": Table({"id": "INT", "name": "STRING", "v": "INT"}, _arrivals, time="pt"),
+    "late": Table({"id": "INT", "name": "STRING", "ts": "TIMESTAMP(3)"}, _late, delay=2),
     "rates": Table(_RATES, _rates, key="name"),
 }
 

@@ -29,6 +29,27 @@ STATEFUL = (
         "join-full",
     ),
     *("join-keys-condition", "join-changes-full", "join-semi-changes", "join-anti-changes", "join-three"),
+    *(
+        "window-join-full",
+        "window-top",
+        "window-last",
+        "window-types",
+        "window-changes",
+        "session",
+        "session-rows",
+        "session-other-key",
+        "group-session",
+    ),
+    *(
+        "over-range",
+        "over-rows",
+        "over-unbounded-range",
+        "over-lag",
+        "over-arrival",
+        "over-arrival-all",
+        "sort-limit-changes",
+    ),
+    *("group-of-joins", "top-of-joins", "two-phases", "local-global-changes", "split-distinct", "sort", "rollup"),
     *("interval-full", "interval-future", "temporal-left", "temporal-table"),
 )
 """Queries for each operator with state."""

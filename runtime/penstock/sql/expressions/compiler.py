@@ -16,7 +16,20 @@ from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, Range, R
 from penstock.sql.plan.types import BYTES, SqlType
 
 _BOOLEAN = SqlType("BOOLEAN")
-SPECIAL = ("AND", "OR", "CASE", "COALESCE", "IF", "CAST", "TRY_CAST", "REINTERPRET", "SEARCH", "CURRENT_TIMESTAMP")
+SPECIAL = (
+    "AND",
+    "OR",
+    "CASE",
+    "COALESCE",
+    "IF",
+    "CAST",
+    "TRY_CAST",
+    "REINTERPRET",
+    "SEARCH",
+    "CURRENT_TIMESTAMP",
+    "PROCTIME",
+    "PROCTIME_MATERIALIZE",
+)
 """Functions that `Compiler` writes itself."""
 
 
@@ -225,6 +238,13 @@ class Compiler:
         name = self.writer.variable()
         self.writer.line(f"{name} = {self.writer.use('now_micros', now_micros)}()")
         return Value(name, rex.type, nullable=False)
+
+    def _proctime(self, rex: Call) -> Value:
+        """Write a placeholder. Operators in processing time ask their clock."""
+        return self._current_timestamp(rex)
+
+    def _proctime_materialize(self, rex: Call) -> Value:
+        return self._current_timestamp(rex)
 
 
 def _is_point(found: Range) -> bool:

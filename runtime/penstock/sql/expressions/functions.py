@@ -307,6 +307,7 @@ FUNCTIONS: dict[str, Build] = {
     "REPEAT": text("{0} * {1}"),
     "INITCAP": call(texts.initcap),
     "SPLIT_INDEX": call(texts.split_index, may_be_null=True),
+    "HASH_CODE": call(texts.bucket),
     "MD5": _digest_of("md5"),
     "SHA1": _digest_of("sha1"),
     "SHA256": _digest_of("sha256"),

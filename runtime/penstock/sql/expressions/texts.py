@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import zlib
 from functools import lru_cache
 
 
@@ -79,6 +80,11 @@ def split_index(text: str, separator: str, index: int) -> str | None:
         return None
     parts = text.split(separator)
     return parts[index] if index < len(parts) else None
+
+
+def bucket(value: object) -> int:
+    """Return a number that is the same for equal values in all processes. Plans use it to split a hot key."""
+    return zlib.crc32(repr(value).encode()) >> 1
 
 
 def digest(name: str, text: str) -> str:

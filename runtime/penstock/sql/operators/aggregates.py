@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal
@@ -14,6 +15,8 @@ from penstock.sql.plan.nodes import AggregateCall
 from penstock.sql.plan.types import INTEGERS, SqlType
 
 Accumulator = list[Any]
+NOT_A_NUMBER = "NaN"
+"""NaN as a key of counts, because NaN is not equal to itself."""
 
 
 class Aggregate(ABC):
@@ -25,6 +28,11 @@ class Aggregate(ABC):
 
     can_retract = True
     """Whether the function supports `retract`. `_aggregate` refuses a table with updates if not."""
+
+    can_merge = True
+    """Whether the function supports `merge`. Sessions need it."""
+    is_wide = False
+    """Whether `add` gets a tuple of all arguments, with NULLs, instead of one value."""
 
     def __init__(self, type: SqlType) -> None:
         self.type = type
@@ -39,6 +47,10 @@ class Aggregate(ABC):
         """Remove a value that was added before. It is called only if `can_retract` is true."""
         raise NotImplementedError(f"{type(self).__qualname__} cannot remove values")
 
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        """Add the values of another accumulator. It is called only if `can_merge` is true."""
+        raise NotImplementedError(f"{type(self).__qualname__} cannot merge")
+
     @abstractmethod
     def result(self, accumulator: Accumulator) -> Any: ...
 
@@ -52,6 +64,9 @@ class Count(Aggregate):
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
         accumulator[0] -= 1
+
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        accumulator[0] += other[0]
 
     def result(self, accumulator: Accumulator) -> Any:
         return accumulator[0]
@@ -71,6 +86,10 @@ class Sum(Aggregate):
     def retract(self, accumulator: Accumulator, value: Any) -> None:
         accumulator[0] -= value
         accumulator[1] -= 1
+
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        accumulator[0] += other[0]
+        accumulator[1] += other[1]
 
     def result(self, accumulator: Accumulator) -> Any:
         return self.fitted(accumulator[0]) if accumulator[1] else None
@@ -113,6 +132,10 @@ class Extreme(Aggregate):
     def add(self, accumulator: Accumulator, value: Any) -> None:
         accumulator[:] = [type(self).choose(accumulator[0], value) if accumulator else value]
 
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        if other:
+            self.add(accumulator, other[0])
+
     def result(self, accumulator: Accumulator) -> Any:
         return accumulator[0] if accumulator else None
 
@@ -126,22 +149,36 @@ class Maximum(Extreme):
 
 
 class RetractableExtreme(Aggregate):
-    """The least or greatest value. The accumulator counts each value, so that values can be retracted."""
+    """The least or greatest value. The accumulator counts each value, so that values can be retracted, and has the current result."""
 
     choose: Callable[..., Any]
 
     def create(self) -> Accumulator:
-        return [{}]
+        return [{}, None]
 
     def add(self, accumulator: Accumulator, value: Any) -> None:
-        _count(accumulator[0], value, 1)
+        if _count(accumulator[0], value, 1) > 0 and value == value:
+            best = accumulator[1]
+            accumulator[1] = value if best is None else type(self).choose(best, value)
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
-        _count(accumulator[0], value, -1)
+        if _count(accumulator[0], value, -1) <= 0 and value == accumulator[1]:
+            self._search(accumulator)
+
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        for value, count in other[0].items():
+            _count(accumulator[0], value, count)
+        self._search(accumulator)
+
+    def _search(self, accumulator: Accumulator) -> None:
+        is_float = self.type.name in ("DOUBLE", "FLOAT")
+        present = [
+            value for value, count in accumulator[0].items() if count > 0 and not (is_float and value == NOT_A_NUMBER)
+        ]
+        accumulator[1] = type(self).choose(present) if present else None
 
     def result(self, accumulator: Accumulator) -> Any:
-        present = [value for value, count in accumulator[0].items() if count > 0]
-        return type(self).choose(present) if present else None
+        return accumulator[1]
 
 
 class RetractableMinimum(RetractableExtreme):
@@ -154,6 +191,7 @@ class RetractableMaximum(RetractableExtreme):
 
 class First(Aggregate):
     can_retract = False
+    can_merge = False
 
     def create(self) -> Accumulator:
         return []
@@ -171,12 +209,63 @@ class Last(First):
         accumulator[:] = [value]
 
 
+class RetractableFirst(Aggregate):
+    """The first of the values that were not retracted. The accumulator has all values."""
+
+    can_merge = False
+
+    def create(self) -> Accumulator:
+        return []
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        accumulator.append(value)
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        for place, kept in enumerate(accumulator):
+            if kept == value or (kept != kept and value != value):
+                del accumulator[place]
+                return
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return accumulator[0] if accumulator else None
+
+
+class RetractableLast(RetractableFirst):
+    """The last of the values that were not retracted."""
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return accumulator[-1] if accumulator else None
+
+
+class Lag(Aggregate):
+    """The value a number of rows before the last row. The accumulator has the last values, the offset and the default."""
+
+    can_retract = False
+    can_merge = False
+    is_wide = True
+
+    def create(self) -> Accumulator:
+        return [[], 1, None]
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        kept, offset, default = [*accumulator[0], value[0]], value[1] if len(value) > 1 else 1, None
+        if len(value) > 2:
+            default = value[2]
+        accumulator[:] = [kept[-offset - 1 :], offset, default]
+
+    def result(self, accumulator: Accumulator) -> Any:
+        kept, offset, default = accumulator
+        return kept[0] if len(kept) > offset else default
+
+
 class Distinct(Aggregate):
     """Another aggregate over the distinct values. The accumulator counts each value."""
 
-    def __init__(self, inner: Aggregate) -> None:
+    def __init__(self, inner: Aggregate, *, of_floats: bool) -> None:
         super().__init__(inner.type)
         self._inner = inner
+        self._of_floats = of_floats
+        self.can_merge = inner.can_merge
 
     def create(self) -> Accumulator:
         return [{}, self._inner.create()]
@@ -189,12 +278,19 @@ class Distinct(Aggregate):
         if _count(accumulator[0], value, -1) == 0:
             self._inner.retract(accumulator[1], value)
 
+    def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
+        for value, count in other[0].items():
+            if _count(accumulator[0], value, count) == count:
+                self._inner.add(accumulator[1], math.nan if self._of_floats and value == NOT_A_NUMBER else value)
+
     def result(self, accumulator: Accumulator) -> Any:
         return self._inner.result(accumulator[1])
 
 
 def _count(counts: dict[Any, int], value: Any, change: int) -> int:
     """Change the count of a value, and return the new count. A value whose count is zero is removed from the dict."""
+    if value != value:
+        value = NOT_A_NUMBER
     count = counts.get(value, 0) + change
     if count:
         counts[value] = count
@@ -212,9 +308,16 @@ FUNCTIONS: dict[str, type[Aggregate]] = {
     "MAX": Maximum,
     "FIRST_VALUE": First,
     "LAST_VALUE": Last,
+    "LAG": Lag,
+    "ROW_NUMBER": Count,
 }
 """Aggregates by Flink's names."""
-_RETRACTABLE: dict[str, type[Aggregate]] = {"MIN": RetractableMinimum, "MAX": RetractableMaximum}
+_RETRACTABLE: dict[str, type[Aggregate]] = {
+    "MIN": RetractableMinimum,
+    "MAX": RetractableMaximum,
+    "FIRST_VALUE": RetractableFirst,
+    "LAST_VALUE": RetractableLast,
+}
 
 
 def _aggregate(call: AggregateCall, *, retracts: bool) -> Aggregate:
@@ -233,7 +336,16 @@ def _aggregate(call: AggregateCall, *, retracts: bool) -> Aggregate:
             remedy="CAST the argument to STRING",
         )
     aggregate = found(call.type)
-    return Distinct(aggregate) if call.distinct else aggregate
+    if not call.distinct:
+        return aggregate
+    return Distinct(aggregate, of_floats=call.argument_types[0].name in ("DOUBLE", "FLOAT"))
+
+
+def _arguments_of(call: AggregateCall, *, is_wide: bool) -> Any:
+    """Return the columns of the arguments: all columns, or one column. -1 means that the call counts rows."""
+    if is_wide:
+        return call.arguments
+    return call.arguments[0] if call.arguments else -1
 
 
 class Aggregates:
@@ -247,16 +359,34 @@ class Aggregates:
     """
 
     def __init__(self, calls: tuple[AggregateCall, ...], *, retracts: bool) -> None:
-        self._calls = [
-            (_aggregate(call, retracts=retracts), call.arguments[0] if call.arguments else -1, call.filter)
-            for call in calls
-        ]
+        self._named = calls
+        self._calls: list[tuple[Aggregate, Any, int]] = []
         for call in calls:
-            if len(call.arguments) > 1:
+            aggregate = _aggregate(call, retracts=retracts)
+            self._calls.append((aggregate, _arguments_of(call, is_wide=aggregate.is_wide), call.filter))
+            if len(call.arguments) > 1 and not aggregate.is_wide:
                 raise InvalidJob(
                     f"SQL: Penstock does not support {call.function} with {len(call.arguments)} arguments",
                     remedy="use one argument, for example a concatenation of the columns",
                 )
+
+    def check_merge(self) -> None:
+        """Check that accumulators can be merged.
+
+        Raises:
+            InvalidJob: a function cannot merge.
+        """
+        for (aggregate, _, _), call in zip(self._calls, self._named, strict=True):
+            if not aggregate.can_merge:
+                raise InvalidJob(
+                    f"SQL: Penstock does not support the aggregate {call.function} over sessions",
+                    remedy="use another aggregate, or TUMBLE windows",
+                )
+
+    def merge(self, accumulators: list[Accumulator], others: list[Accumulator]) -> None:
+        """Add the values of other accumulators to the first ones."""
+        for (aggregate, _, _), accumulator, other in zip(self._calls, accumulators, others, strict=True):
+            aggregate.merge(accumulator, other)
 
     def create(self) -> list[Accumulator]:
         return [aggregate.create() for aggregate, _, _ in self._calls]
@@ -264,6 +394,9 @@ class Aggregates:
     def add(self, accumulators: list[Accumulator], row: SqlRow) -> None:
         for (aggregate, argument, filter), accumulator in zip(self._calls, accumulators, strict=True):
             if filter < 0 or row[filter] is True:
+                if aggregate.is_wide:
+                    aggregate.add(accumulator, tuple([row[index] for index in argument]))
+                    continue
                 value = 1 if argument < 0 else row[argument]
                 if value is not None:
                     aggregate.add(accumulator, value)

@@ -31,3 +31,17 @@ class CalcFunction(FlatMapFunction):
     def flat_map(self, value: Any) -> list[Any]:
         assert self._compute is not None
         return self._compute(value)
+
+
+class ExpandFunction(FlatMapFunction):
+    """The rows of several projections of each row."""
+
+    def __init__(self, projections: tuple[tuple[Rex, ...], ...], zone: str, *, changelog: bool) -> None:
+        self._parts = [CalcFunction(projection, None, zone, changelog=changelog) for projection in projections]
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        for part in self._parts:
+            part.open(runtime_context)
+
+    def flat_map(self, value: Any) -> list[Any]:
+        return [row for part in self._parts for row in part.flat_map(value)]

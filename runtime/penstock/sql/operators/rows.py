@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from penstock.sql.plan.nodes import Column, refusal
+from penstock.sql.plan.types import BYTES, INTEGERS, STRINGS
 
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = range(4)
 """The kinds of changes. The numbers are those of `RowKind`."""
@@ -103,13 +103,40 @@ def _nothing(row: SqlRow) -> SqlRow:
     return ()
 
 
-def grouping_of(key: Any, columns: tuple[int, ...], floats: tuple[int, ...] = ()) -> SqlRow:
-    """Return the values of the key's columns. `floats`: as in `KeyOf`."""
-    found: SqlRow = key if columns else ()
-    for place in floats:
-        if found[place] == _NAN:
-            found = (*found[:place], math.nan, *found[place + 1 :])
-    return found
+_SAME_AS_KEY = (
+    *INTEGERS,
+    *STRINGS,
+    *BYTES,
+    "DATE",
+    "TIME",
+    "TIMESTAMP",
+    "TIMESTAMP_LTZ",
+    "INTERVAL_MS",
+    "INTERVAL_MONTHS",
+)
+
+
+class Grouping:
+    """The values of the columns of a key in results.
+
+    State returns the same key for values that are equal in Python, such as 1 and 1.0. So the values must be stored if their type has values
+    that are equal to values of another type.
+    """
+
+    def __init__(self, indexes: tuple[int, ...], columns: tuple[Column, ...]) -> None:
+        self._indexes = indexes
+        self._is_stored = any(columns[index].type.name not in _SAME_AS_KEY for index in indexes)
+
+    def stored(self, row: SqlRow) -> SqlRow | None:
+        """Return the values to store with the state of the key, or None if the key has them."""
+        return tuple([row[index] for index in self._indexes]) if self._is_stored else None
+
+    def values(self, key: Any, stored: SqlRow | None) -> SqlRow:
+        """Return the values of the columns."""
+        if stored is not None:
+            return stored
+        found: SqlRow = key if self._indexes else ()
+        return found
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from penstock.sql.plan.nodes import Column, Node, expression, refusal
 from penstock.sql.plan.rex import Rex
-from penstock.sql.plan.source import Reader, Source, config_ttl_ms, ttls_ms
+from penstock.sql.plan.source import Reader, Source, ttls_ms
 
 OUTER = {"INNER": (False, False), "LEFT": (True, False), "RIGHT": (False, True), "FULL": (True, True)}
 """Types of joins, with whether the left and the right side keep rows without a partner."""
@@ -105,7 +105,7 @@ def _temporal_join(source: Source, base: dict[str, Any]) -> Node:
             "a temporal join in processing time is not supported",
             "use FOR SYSTEM_TIME AS OF with the event time of the left table, or a lookup join",
         )
-    return TemporalJoin(**base, spec=spec, times=times, ttl_ms=config_ttl_ms(raw))
+    return TemporalJoin(**base, spec=spec, times=times, ttl_ms=source.ttl_ms)
 
 
 READERS = {

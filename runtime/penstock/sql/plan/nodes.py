@@ -12,10 +12,11 @@ from penstock.sql.plan.types import SqlType
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table."""
+    """A column of a table. `time`: `ROWTIME` or `PROCTIME` if the column is a time attribute."""
 
     name: str
     type: SqlType
+    time: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,27 +104,6 @@ class GroupAggregate(Node):
 
 
 @dataclass(frozen=True)
-class WindowSpec:
-    """A window table function. `kind`: `tumble`, `hop` or `cumulate`; times in ms. `zone` is None for TIMESTAMP columns."""
-
-    kind: str
-    size_ms: int
-    step_ms: int
-    offset_ms: int
-    time_index: int
-    zone: str | None
-
-
-@dataclass(frozen=True)
-class WindowAggregate(Node):
-    grouping: tuple[int, ...]
-    calls: tuple[AggregateCall, ...]
-    window: WindowSpec
-    properties: tuple[str, ...]
-    """Columns after the aggregates: `WindowStart`, `WindowEnd` or `Rowtime`."""
-
-
-@dataclass(frozen=True)
 class SortField:
     """A column of ORDER BY."""
 
@@ -159,7 +139,17 @@ class Deduplicate(Node):
 
 @dataclass(frozen=True)
 class Sink(Node):
+    """The end of a stream in a table.
+
+    Args:
+        materializes: whether rows with several keys of the query can have the same primary key, so that the sink must keep them all.
+        upsert_key: key of the query, or empty if it has none.
+    """
+
     table: TableInfo
+    materializes: bool = False
+    upsert_key: tuple[int, ...] = ()
+    ttl_ms: int = 0
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from penstock.sql.plan import joins
+from penstock.sql.plan import changes, groups, joins, over, windows
+from penstock.sql.plan.groups import PHASES, fused
 from penstock.sql.plan.identity import identity_of
 from penstock.sql.plan.nodes import (
     Calc,
@@ -13,7 +14,6 @@ from penstock.sql.plan.nodes import (
     Correlate,
     Deduplicate,
     Exchange,
-    GroupAggregate,
     Node,
     Plan,
     Rank,
@@ -23,13 +23,11 @@ from penstock.sql.plan.nodes import (
     Union,
     Values,
     WatermarkAssigner,
-    WindowAggregate,
-    WindowSpec,
     expression,
     refusal,
 )
 from penstock.sql.plan.rex import rex_of
-from penstock.sql.plan.source import Reader, Source, calls_of, duration_ms, order_of, ttl_ms
+from penstock.sql.plan.source import Reader, Source, order_of, ttl_ms
 from penstock.sql.plan.types import type_of
 
 
@@ -56,11 +54,6 @@ def _table(raw: dict[str, Any]) -> TableInfo:
             columns.append(Column(column["name"], type_of(column["dataType"])))
     key = resolved["schema"].get("primaryKey", {}).get("columns", ())
     return TableInfo(table["identifier"].replace("`", ""), tuple(columns), resolved["options"], tuple(key))
-
-
-def _no_mini_batch(raw: dict[str, Any]) -> None:
-    if raw.get("configuration", {}).get("table.exec.mini-batch.enabled") == "true":
-        raise refusal("mini-batch is not supported", "SET 'table.exec.mini-batch.enabled' = 'false'")
 
 
 def _scan(source: Source, base: dict[str, Any]) -> Node:
@@ -106,53 +99,6 @@ def _union(source: Source, base: dict[str, Any]) -> Node:
     return Union(**base)
 
 
-def _group(source: Source, base: dict[str, Any]) -> Node:
-    raw = source.raw
-    _no_mini_batch(raw)
-    return GroupAggregate(
-        **base,
-        grouping=tuple(raw["grouping"]),
-        calls=calls_of(raw["aggCalls"], source.inputs[0]),
-        generate_update_before=raw["generateUpdateBefore"],
-        ttl_ms=ttl_ms(raw),
-    )
-
-
-def _window(source: Source, base: dict[str, Any]) -> Node:
-    raw, windowing = source.raw, source.raw["windowing"]
-    window, strategy = windowing["window"], windowing["strategy"]
-    kinds = {"TumblingWindow": "tumble", "HoppingWindow": "hop", "CumulativeWindow": "cumulate"}
-    if window["type"] not in kinds or strategy != "TimeAttribute" or not windowing["isRowtime"]:
-        kind = f"{window['type']} with {strategy}{'' if windowing['isRowtime'] else ' in processing time'}"
-        raise refusal(f"the window {kind} is not supported", "use TUMBLE, HOP or CUMULATE on an event-time column")
-    if raw["needRetraction"]:
-        raise refusal("a window aggregate over updates is not supported", "aggregate an insert-only table")
-    size = duration_ms(window.get("size") or window["maxSize"])
-    step = duration_ms(window.get("slide") or window.get("step") or window["size"])
-    offset = window.get("offset")
-    zone = raw.get("configuration", {}).get("table.local-time-zone", "default")
-    is_local = type_of(windowing["timeAttributeType"]).name == "TIMESTAMP_LTZ"
-    spec = WindowSpec(
-        kinds[window["type"]],
-        size,
-        step,
-        0 if offset is None else duration_ms(offset),
-        windowing["timeAttributeIndex"],
-        (source.zone if zone == "default" else zone) if is_local else None,
-    )
-    properties = tuple(found["property"]["kind"] for found in raw["namedWindowProperties"])
-    unknown = set(properties) - {"WindowStart", "WindowEnd", "Rowtime"}
-    if unknown:
-        raise refusal(f"the window column {unknown.pop()} is not supported", "select window_start and window_end")
-    return WindowAggregate(
-        **base,
-        grouping=tuple(raw["grouping"]),
-        calls=calls_of(raw["aggCalls"], source.inputs[0]),
-        window=spec,
-        properties=properties,
-    )
-
-
 def _rank(source: Source, base: dict[str, Any]) -> Node:
     raw = source.raw
     if raw["rankType"] != "ROW_NUMBER" or raw["rankRange"]["type"] != "Constant":
@@ -173,12 +119,9 @@ def _rank(source: Source, base: dict[str, Any]) -> Node:
 
 def _deduplicate(source: Source, base: dict[str, Any]) -> Node:
     raw = source.raw
-    _no_mini_batch(raw)
     rowtime = None
     if raw["isRowtime"]:
-        (rowtime,) = (
-            index for index, field in enumerate(raw["outputType"]["fields"]) if _is_rowtime(field["fieldType"])
-        )
+        (rowtime,) = (index for index, column in enumerate(base["output"]) if column.time == "ROWTIME")
     return Deduplicate(
         **base,
         keys=tuple(raw["uniqueKeys"]),
@@ -190,18 +133,19 @@ def _deduplicate(source: Source, base: dict[str, Any]) -> Node:
     )
 
 
-def _is_rowtime(field: Any) -> bool:
-    return isinstance(field, dict) and field.get("kind") == "ROWTIME"
-
-
 def _sink(source: Source, base: dict[str, Any]) -> Node:
     raw = source.raw
-    if raw.get("requireUpsertMaterialize"):
-        raise refusal(
-            "the sink needs Flink's upsert materializer, because its primary key is not the key of the query",
-            "declare the query's key as the primary key of the table, or write to a table without a primary key",
-        )
-    return Sink(**base, table=_table(raw["dynamicTableSink"]))
+    materializes = raw.get("requireUpsertMaterialize", False)
+    strategy = (raw.get("conflictStrategy") or {}).get("behavior", "DEDUPLICATE")
+    if materializes and strategy != "DEDUPLICATE":
+        raise refusal(f"ON CONFLICT DO {strategy} is not supported", "write ON CONFLICT DO DEDUPLICATE")
+    return Sink(
+        **base,
+        table=_table(raw["dynamicTableSink"]),
+        materializes=materializes,
+        upsert_key=tuple(raw.get("inputUpsertKey") or ()),
+        ttl_ms=ttl_ms(raw),
+    )
 
 
 READERS = {
@@ -212,28 +156,33 @@ READERS = {
     "correlate": Reader(_correlate, ("1",)),
     "exchange": Reader(_exchange, ("1",)),
     "union": Reader(_union, ("1",)),
-    "group-aggregate": Reader(_group, ("1",)),
-    "window-aggregate": Reader(_window, ("1",)),
     "rank": Reader(_rank, ("1",)),
     "deduplicate": Reader(_deduplicate, ("1",)),
     "sink": Reader(_sink, ("1", "2")),
+    "limit": Reader(_rank),
+    "sort-limit": Reader(_rank),
+    **changes.READERS,
+    **groups.READERS,
     **joins.READERS,
+    **over.READERS,
+    **windows.READERS,
 }
 """The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""
 
 
-def read_plan(text: str, zone: str = "UTC") -> Plan:
+def read_plan(text: str, zone: str = "UTC", ttl_ms: int = 0) -> Plan:
     """Return the plan that Flink's planner compiled.
 
     Args:
         text: JSON of a compiled plan.
         zone: time zone of TIMESTAMP_LTZ columns, if the plan names none.
+        ttl_ms: TTL of the states whose TTL is not a part of the plan.
 
     Raises:
         InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
     """
     try:
-        return _plan_of(json.loads(text), zone)
+        return _plan_of(json.loads(text), zone, ttl_ms)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise refusal(
             f"this is not a compiled plan that Penstock can read ({type(error).__name__}: {error})",
@@ -241,11 +190,23 @@ def read_plan(text: str, zone: str = "UTC") -> Plan:
         ) from error
 
 
-def _plan_of(found: dict[str, Any], zone: str) -> Plan:
+def _columns(raw: Any) -> tuple[Column, ...]:
+    times = [""] * len(raw) if isinstance(raw, str) else [_time(field["fieldType"]) for field in raw["fields"]]
+    fields = type_of(raw).fields
+    return tuple(Column(name, type, time) for (name, type), time in zip(fields, times[: len(fields)], strict=True))
+
+
+def _time(field: Any) -> str:
+    kind = field.get("kind", "") if isinstance(field, dict) else ""
+    return kind if kind in ("ROWTIME", "PROCTIME") else ""
+
+
+def _plan_of(found: dict[str, Any], zone: str, ttl_ms: int) -> Plan:
     inputs: dict[int, list[int]] = {node["id"]: [] for node in found["nodes"]}
     for edge in found["edges"]:
         inputs[edge["target"]].append(edge["source"])
     outputs: dict[int, tuple[Column, ...]] = {}
+    partial: set[int] = set()
     nodes, identities = [], []
     for raw in found["nodes"]:
         name, _, version = raw["type"].rpartition("_")
@@ -255,7 +216,9 @@ def _plan_of(found: dict[str, Any], zone: str) -> Plan:
                 f"Penstock does not support the node {raw['type']} of the plan: {raw.get('description', '')[:200]}",
                 "rewrite the query with the operations that docs/sql.md lists, or use the DataStream API for this step",
             )
-        output = tuple(Column(name, type) for name, type in type_of(raw["outputType"]).fields)
+        if short in PHASES or (short == "exchange" and partial & set(inputs[raw["id"]])):
+            partial.add(raw["id"])  # its columns are the accumulators of Flink
+        output = () if raw["id"] in partial else _columns(raw["outputType"])
         of = tuple(outputs[id] for id in inputs[raw["id"]])
         base: dict[str, Any] = {
             "id": raw["id"],
@@ -263,7 +226,8 @@ def _plan_of(found: dict[str, Any], zone: str) -> Plan:
             "output": output,
             "description": raw.get("description", ""),
         }
-        nodes.append(READERS[short].read(Source(raw, of, zone), base))
+        nodes.append(READERS[short].read(Source(raw, of, zone, ttl_ms), base))
         identities.append(identity_of(raw, [[column.type for column in columns] for columns in of]))
         outputs[raw["id"]] = output
-    return Plan(tuple(nodes), found["flinkVersion"], tuple(identities))
+    kept, names = fused(nodes, identities)
+    return Plan(kept, found["flinkVersion"], names)

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.common.time import as_millis, parse_duration
 from penstock.sql.plan.nodes import AggregateCall, Column, Node, SortField, refusal
 from penstock.sql.plan.types import type_of
 
@@ -22,6 +21,8 @@ class Source:
     raw: dict[str, Any]
     inputs: tuple[tuple[Column, ...], ...]
     zone: str
+    ttl_ms: int = 0
+    """TTL of the states of a node whose plan does not name its states."""
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,6 @@ def ttl_ms(raw: dict[str, Any]) -> int:
     if len(found) > 1:
         raise refusal(f"the states of {raw['type']} have different TTLs: {sorted(found)} ms", "give one TTL")
     return found.pop() if found else 0
-
-
-def config_ttl_ms(raw: dict[str, Any]) -> int:
-    """Return the TTL of a node that does not list its states: the option `table.exec.state.ttl`."""
-    text = raw.get("configuration", {}).get("table.exec.state.ttl", "0 ms")
-    return as_millis(parse_duration(text))
 
 
 def calls_of(raw_calls: list[dict[str, Any]], columns: tuple[Column, ...]) -> tuple[AggregateCall, ...]:

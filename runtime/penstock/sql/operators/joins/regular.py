@@ -46,22 +46,28 @@ class TwoSides(KeyedCoProcessFunction):
 
     def _partners(self, row: SqlRow, side: int) -> list[Entry]:
         """Return the entries of the other side that match a row of this side."""
-        entries, matches = self._sides[1 - side].entries(), self._matches
-        if matches is None:
-            return entries
-        if side == 0:
-            return [entry for entry in entries if matches(row, entry[0])]
-        return [entry for entry in entries if matches(entry[0], row)]
+        entries = self._sides[1 - side].entries()
+        return entries if self._matches is None else [entry for entry in entries if self._match(row, entry, side)]
+
+    def _match(self, row: SqlRow, entry: Entry, side: int) -> bool:
+        assert self._matches is not None
+        return self._matches(entry[0], row) if side else self._matches(row, entry[0])
 
     def _has_null_key(self, row: SqlRow, side: int) -> bool:
         return any(row[index] is None for index in self._nulls[side])
 
     def _replaced(self, row: SqlRow, former: SqlRow, side: int) -> tuple[list[Entry], list[Entry]]:
         """Return the partners that a row has and the former row did not have, and the partners that only the former row had."""
-        new, old = self._partners(row, side), self._partners(former, side)
         if self._matches is None:
             return [], []
-        return [entry for entry in new if entry not in old], [entry for entry in old if entry not in new]
+        gained, lost = [], []
+        for entry in self._sides[1 - side].entries():
+            is_new, was_old = self._match(row, entry, side), self._match(former, entry, side)
+            if is_new and not was_old:
+                gained.append(entry)
+            elif was_old and not is_new:
+                lost.append(entry)
+        return gained, lost
 
 
 class RegularJoinFunction(TwoSides):
