@@ -18,6 +18,7 @@ pytestmark = pytest.mark.sql
 _UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 
 
+STATEMENTS: dict[str, str] = {**QUERIES, **CLOCK}
 DEFAULTS = {
     "table.exec.mini-batch.enabled": "false",
     "table.exec.mini-batch.size": "-1",
@@ -76,12 +77,12 @@ def test_flink_gives_the_stored_result(flink_results, name):
     assert json.loads(path.read_text()) == flink_results[name]
 
 
-@pytest.mark.parametrize("name", {**QUERIES, **CLOCK})
+@pytest.mark.parametrize("name", STATEMENTS)
 def test_the_planner_gives_the_stored_plan(session, name):
     path = PLANS / f"{name}.plan.json"
     for key, value in OPTIONS.get(name, {}).items():
         session.set_option(key, value)
-    plan = _normalized(session.sql({**QUERIES, **CLOCK}[name]).plan)
+    plan = _normalized(session.sql(STATEMENTS[name]).plan)
     for key, value in DEFAULTS.items():
         session.set_option(key, value)
     if _UPDATE:

@@ -171,8 +171,6 @@ OTHERS = {
     "sort-limit-changes": "SELECT name, c FROM totals ORDER BY c DESC, name LIMIT 3",
     "sort": "SELECT id, ts FROM readings ORDER BY ts, v",
     "group-nan": "SELECT x, COUNT(*), COUNT(DISTINCT x), MAX(x) FROM others GROUP BY x",
-    "group-of-joins": "SELECT b.name, COUNT(*), SUM(a.v), MIN(a.d), COUNT(DISTINCT a.v) FROM readings a LEFT JOIN latest b "
-    "ON a.name = b.name GROUP BY b.name",
     "top-of-joins": "SELECT * FROM (SELECT a.id, a.v, b.w, ROW_NUMBER() OVER (PARTITION BY a.name ORDER BY a.v DESC, b.w, a.id) n "
     "FROM readings a JOIN latest b ON a.name = b.name) WHERE n <= 2",
     "except": "SELECT name, v FROM readings EXCEPT SELECT name, w FROM others",
@@ -209,7 +207,7 @@ PHASES = {
     "split-distinct": "SELECT name, COUNT(DISTINCT v), SUM(x), MAX(d) FROM readings GROUP BY name",
 }
 
-CLOCK = {
+CLOCK: dict[str, str] = {
     "clock-interval": "SELECT a.id, b.id FROM arrivals a LEFT JOIN arrivals b ON a.name = b.name AND a.v < b.v "
     "AND b.pt BETWEEN a.pt - INTERVAL '1' SECOND AND a.pt + INTERVAL '2' SECOND",
     "clock-tumble": "SELECT window_start, name, COUNT(*) FROM TABLE(TUMBLE(TABLE arrivals, DESCRIPTOR(pt), INTERVAL '5' SECOND)) "
@@ -224,7 +222,7 @@ CLOCK = {
 }
 """Queries whose results depend on the clock, or on the order of two inputs. They have a plan, and no result of Flink."""
 
-QUERIES = {
+QUERIES: dict[str, str] = {
     **JOINS,
     **WINDOWS,
     **OVERS,

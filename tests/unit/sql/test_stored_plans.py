@@ -49,7 +49,7 @@ STATEFUL = (
         "over-arrival-all",
         "sort-limit-changes",
     ),
-    *("group-of-joins", "top-of-joins", "two-phases", "local-global-changes", "split-distinct", "sort", "rollup"),
+    *("top-of-joins", "two-phases", "local-global-changes", "split-distinct", "sort", "rollup"),
     *("interval-full", "interval-future", "temporal-left", "temporal-table"),
 )
 """Queries for each operator with state."""
