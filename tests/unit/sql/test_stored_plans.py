@@ -34,7 +34,6 @@ STATEFUL = (
         "window-top",
         "window-last",
         "window-types",
-        "window-changes",
         "session",
         "session-rows",
         "session-other-key",
