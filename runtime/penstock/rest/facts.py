@@ -107,7 +107,7 @@ class HotKey:
 
 @dataclass(frozen=True)
 class Vertex:
-    """Stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source."""
+    """Stage of the job graph. `operators`: uid -> name, in order. A vertex without inputs is a source. `level`: see `graph.job_graph`."""
 
     id: str
     name: str
@@ -117,6 +117,7 @@ class Vertex:
     inputs: Sequence[VertexInput] = ()
     operators: Mapping[str, str] = field(default_factory=dict)
     hot_key: HotKey | None = None
+    level: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from penstock.common.errors import PenstockError
 from penstock.metrics.reading import JobManagerScope, JobScope, SubtaskScope, TaskManagerScope
 from penstock.rest.clock import now_ms
 from penstock.rest.views.facts_as_metrics import cluster_metrics, job_metrics, process_metrics, task_manager_metrics
@@ -12,6 +14,8 @@ from penstock.rest.views.states import ENDED
 if TYPE_CHECKING:
     from penstock.rest import facts
     from penstock.rest.gateway import ClusterGateway
+
+logger = logging.getLogger(__name__)
 
 
 def refresh_metrics(gateway: ClusterGateway) -> None:
@@ -28,7 +32,12 @@ def refresh_metrics(gateway: ClusterGateway) -> None:
     for job in jobs:
         if job.state in ENDED:
             continue
-        gateway.metrics.set_facts(JobScope(job.id), job_metrics(job, gateway.checkpoints(job.id), now_ms()))
+        try:
+            checkpoints = gateway.checkpoints(job.id)
+        except PenstockError as error:  # a program that does not answer must not prevent the metrics of other jobs
+            logger.debug("the metrics of job %s are those of the previous reading: %s", job.id, error)
+            continue
+        gateway.metrics.set_facts(JobScope(job.id), job_metrics(job, checkpoints, now_ms()))
 
 
 def refresh_exchanges(gateway: ClusterGateway) -> None:

@@ -209,7 +209,7 @@ class _EndingSession(Session):
         self.programs: ProgramRunner
 
     def create_gateway(self, settings: Configuration) -> ClusterGateway:
-        own = self.own_gateway(settings, self.programs.slot_uses)
+        own = self.own_gateway(settings, self.programs.slot_uses, self.programs.known_jobs)
         return SessionGateway(own, self.programs, self.programs.ended)
 
     def stop(self) -> None:

@@ -209,6 +209,10 @@ class ProgramRunner:
             found += program.known.values()
         return found
 
+    def known_jobs(self) -> list[facts.Job]:
+        """Return the last answers of the processes of running programs about their jobs."""
+        return [job for program in self.programs() for job in program.known.values()]
+
     def slot_uses(self) -> list[SlotUse]:
         found: list[SlotUse] = []
         deadline = time.monotonic() + LIST_S

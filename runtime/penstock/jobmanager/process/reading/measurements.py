@@ -28,7 +28,8 @@ class Measurements:
     Args:
         ask: see `AskReadings`. It may raise a `PenstockError`.
         task_managers: function that returns the registered TaskManagers.
-        jobs: function that returns the jobs. Ended jobs are ignored.
+        jobs: function that returns the jobs of this process. Ended jobs are ignored.
+        more_jobs: function that returns the jobs of other processes.
     """
 
     def __init__(
@@ -36,11 +37,12 @@ class Measurements:
         ask: AskReadings,
         task_managers: Callable[[], Sequence[Worker]],
         jobs: Callable[[], Sequence[JobMaster]],
+        more_jobs: Callable[[], Sequence[facts.Job]] = list,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask = ask
         self._task_managers = task_managers
-        self._jobs = jobs
+        self._jobs, self._more_jobs = jobs, more_jobs
         self._clock = clock
         self._known = facts.Measurements()
         self._requested_at = -FRESH_S
@@ -82,11 +84,15 @@ class Measurements:
         """Return the metrics by subtask. All exchanges between two levels share their buffers, so all subtasks on one level of a slot have
         the same values.
         """
-        graphs = {job.job_id: job.graph for job in self._jobs() if not job.is_done}
+        stages = {job.id: [(v.level, v.id, v.parallelism) for v in job.vertices] for job in self._more_jobs()}
+        stages |= {
+            job.job_id: [(stage.level, str(stage.id), stage.parallelism) for stage in job.graph.stages]
+            for job in self._jobs()
+            if not job.is_done
+        }
         found: dict[tuple[str, str, int], dict[str, float]] = {}
         for end in (end for one in readings for end in one.exchanges):
-            graph = graphs.get(end.job_id)
-            for stage in () if graph is None else graph.stages_on(end.level):
-                if end.slot < stage.parallelism:
-                    found.setdefault((end.job_id, str(stage.id), end.slot), {}).update(end.metrics())
+            for level, stage_id, parallelism in stages.get(end.job_id, ()):
+                if level == end.level and end.slot < parallelism:
+                    found.setdefault((end.job_id, stage_id, end.slot), {}).update(end.metrics())
         return found

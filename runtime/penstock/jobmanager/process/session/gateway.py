@@ -56,6 +56,7 @@ class DispatcherGateway:
         records: function that waits for records on an edge in the Python workers of a TaskManager.
         readings: function that returns the metrics of a JVM.
         more_uses: function that returns the slots of jobs in other processes.
+        more_jobs: function that returns the jobs in other processes. It must not wait.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class DispatcherGateway:
         records: AskRecords = lambda task_manager, question: [],
         readings: AskReadings = lambda task_manager: "",
         more_uses: Callable[[], list[SlotUse]] = list,
+        more_jobs: Callable[[], Sequence[facts.Job]] = list,
     ) -> None:
         self._dispatcher = dispatcher
         self._configuration = dict(configuration)
@@ -79,7 +81,7 @@ class DispatcherGateway:
         self._insight = JobInsights(self._job, self._clean)
         self._stacks = stacks
         self._records = records
-        self._measurements = Measurements(readings, task_managers, dispatcher.jobs)
+        self._measurements = Measurements(readings, task_managers, dispatcher.jobs, more_jobs)
         self._logs = logs or ClusterLogs(LogFiles())
         self._redaction = Redaction.of(self._configuration)
         self._more_uses = more_uses
@@ -416,6 +418,7 @@ def _vertex(job: JobMaster, stage_id: int) -> facts.Vertex:
         id=str(stage.id),
         name=stage.name,
         parallelism=stage.parallelism,
+        level=stage.level,
         max_parallelism=graph.operators[stage.operators[0]].max_parallelism,
         subtasks=[
             facts.Subtask(

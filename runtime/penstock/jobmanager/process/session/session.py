@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from penstock.jobmanager.process.session.gateway import DispatcherGateway
     from penstock.jobmanager.reporting.reporting import Reporting
     from penstock.metrics.store import ScopeReadings
+    from penstock.rest import facts
     from penstock.rest.gateway import ClusterGateway, Jars, Programs
     from penstock.rest.server import RestServer
 
@@ -349,11 +350,16 @@ class Session:
         """Return the gateway of REST to the jobs."""
         return self.own_gateway(settings)
 
-    def own_gateway(self, settings: Configuration, more_uses: Callable[[], list[SlotUse]] = list) -> DispatcherGateway:
+    def own_gateway(
+        self,
+        settings: Configuration,
+        more_uses: Callable[[], list[SlotUse]] = list,
+        more_jobs: Callable[[], Sequence[facts.Job]] = list,
+    ) -> DispatcherGateway:
         """Return the gateway to the jobs of this process.
 
         Args:
-            more_uses: function that returns the slots of jobs in other processes.
+            more_uses, more_jobs: see `DispatcherGateway`.
         """
         from penstock.jobmanager.process.session.gateway import DispatcherGateway
 
@@ -368,6 +374,7 @@ class Session:
             cluster.records,
             cluster.readings,
             more_uses,
+            more_jobs,
         )
 
 

@@ -118,6 +118,9 @@ def test_a_stopped_process_delays_no_other_job_and_can_be_cancelled(session: Ses
     for _ in range(300):  # more calls than the buffer of a connection takes
         session.http.get("/jobs/overview")
     check_answers(session, other)
+    metrics = session.http.get("/metrics")
+    assert metrics.status_code == 200
+    assert f'job_id="{other}"' in metrics.text
     cancel(session, job_id)
 
 

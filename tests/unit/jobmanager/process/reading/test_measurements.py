@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -14,6 +16,7 @@ from penstock.jobmanager.cluster.task_managers import Worker
 from penstock.jobmanager.job.job_master import JobMaster
 from penstock.jobmanager.process.reading.measurements import Measurements
 from penstock.jobmanager.process.session.session import Session
+from penstock.rest import facts
 from penstock.rest.errors import Unavailable
 from tests.in_process import InProcess, environment, until
 
@@ -56,7 +59,7 @@ def test_all_jvms_are_queried_together_and_at_most_once_a_second(session: Sessio
     job = session.dispatcher.jobs()[-1]
     until(lambda: bool(job.metrics.usage_by_slot()), job)
     cluster = Cluster(job)
-    measurements = Measurements(cluster.ask, cluster.task_managers, session.dispatcher.jobs, lambda: cluster.now)
+    measurements = Measurements(cluster.ask, cluster.task_managers, session.dispatcher.jobs, clock=lambda: cluster.now)
 
     found = measurements.take()
     assert found.job_manager == {"Status.JVM.Threads.Count": 12}
@@ -74,6 +77,15 @@ def test_all_jvms_are_queried_together_and_at_most_once_a_second(session: Sessio
     cluster.now = 1.5
     measurements.take()
     assert len(cluster.queried) == 6
+
+
+def test_jobs_of_other_processes_have_the_metrics_of_their_level() -> None:
+    cluster = Cluster(cast("JobMaster", SimpleNamespace(job_id="mine")))
+    vertices = [facts.Vertex(str(level), f"level {level}", 1, 128, level=level) for level in range(3)]
+    jobs = [facts.Job("other", "other", "RUNNING", 0, 1, 128, vertices=vertices)]
+    found = Measurements(cluster.ask, cluster.task_managers, list, lambda: jobs).take()
+    assert list(found.subtasks) == [("other", "1", 0)]
+    assert found.subtasks["other", "1", 0]["inputQueueLength"] == 1
 
 
 @pytest.mark.parametrize("line", ["in j", "Status.JVM.CPU.Load NaN", "in j 1 0 3 10", "out j 0 x 1 2"])
