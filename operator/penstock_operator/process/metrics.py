@@ -6,6 +6,7 @@ limited, except for namespace and name of a FlinkJob. When a FlinkJob is deleted
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from penstock_operator.snapshot.loop import SnapshotTransition
 
 Labels = tuple[str, ...]
+
+
+_REASON = re.compile("[A-Z_]{1,40}")
 
 
 class Metric:
@@ -128,6 +132,12 @@ class Metrics:
             _JOB,
             "gauge",
         )
+        self.decision = Metric(
+            "penstock_flinkjob_autoscaler_decision",
+            "1 for the reason of the newest decision of the autoscaler",
+            (*_JOB, "reason"),
+            "gauge",
+        )
         self.autoscaled = Metric(
             "penstock_autoscaler_rescales_total", "Rescales of FlinkJobs by their autoscaler", ("direction",)
         )
@@ -208,6 +218,7 @@ class Metrics:
     def _autoscaler(self, transition: Transition) -> None:
         before, after, job = transition.before.running, transition.after, (transition.namespace, transition.name)
         running, found = after.running, after.autoscaling
+        self.decision.forget(*job)
         if running is None or running.finished_at is not None:
             self.parallelism.forget(*job)
         else:
@@ -218,6 +229,7 @@ class Metrics:
             return
         self.wanted.set(*job, to=found.wanted)
         self.limited.set(*job, to=float(found.limited is not None))
+        self.decision.set(*job, found.reason if _REASON.fullmatch(found.reason) else "OTHER", to=1)
         if before is None or running is None or found.mode != "active" or before.job_id != running.job_id:
             return
         if before.parallelism != running.parallelism:
@@ -253,7 +265,7 @@ class Metrics:
     def forget(self, namespace: str, name: str) -> None:
         """Drop the series of a FlinkJob that no longer exists."""
         state = (self.jobs, self.phase_since, self.ready, self.stalled, self.running, self.restarts, self.checkpoint)
-        gauges = (*state, self.parallelism, self.wanted, self.limited)
+        gauges = (*state, self.parallelism, self.wanted, self.limited, self.decision)
         for metric in gauges:
             metric.forget(namespace, name)
         self._attempts.forget(namespace, name)

@@ -115,6 +115,14 @@ class RestClient:
         """Return the state of the autoscaler, with at most `limit` decisions."""
         return self._get(f"/jobs/{_part(job_id)}/autoscaler?limit={limit}", models.AutoscalerStatus)
 
+    def autoscaler_recording(self, job_id: str) -> str:
+        """Return the recorded measurements of the autoscaler as JSON lines."""
+        path = f"/jobs/{_part(job_id)}/autoscaler/recording"
+        response = self._send("GET", path)
+        if response.is_success:
+            return response.text
+        raise self._refusal(response, self._json(response, "GET", path))
+
     def exceptions(self, job_id: str) -> models.JobExceptions:
         return self._get(f"/jobs/{_part(job_id)}/exceptions", models.JobExceptions)
 

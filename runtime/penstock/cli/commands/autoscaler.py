@@ -100,11 +100,27 @@ def _decisions(decisions: list[models.AutoscalerDecision]) -> Table:
     return rows
 
 
+@app.command("record")
+def record_job(
+    job: Job,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="File for the recording.")],
+    master: Master = DEFAULT_MASTER,
+    token_file: TokenFile = None,
+) -> None:
+    """Write the measurements of the last hour of a running job to a file, for `penstock autoscaler replay`."""
+    client = connect(master, token_file)
+    text = client.autoscaler_recording(client.find_job(job).jid)
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error}", remedy="pass a path in an existing folder") from None
+    entries = len(text.splitlines()) - 1
+    typer.echo(f"{entries} measurements and rescales are in {file}")
+
+
 @app.command()
 def replay(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Recording: the answer of GET /jobs/:id/autoscaler/recording.")
-    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Recording of `penstock autoscaler record`.")],
     define: Definitions = None,
     every: Annotated[
         bool, typer.Option("--all", "-a", help="Show all decisions, not only those that differ from the one before.")

@@ -36,6 +36,17 @@ def test_the_answer_of_the_rest_api_is_printed_on_request(terminal: Terminal) ->
     assert (found["wanted"], found["decisions"][0]["slotsAvailable"]) == (4, 2)
 
 
+def test_the_recording_of_a_job_is_written_to_a_file(terminal: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "orders.jsonl"
+    found = terminal("autoscaler", "record", JOB_ID, str(file))
+    assert (found.code, found.out) == (0, f"1 measurements and rescales are in {file}\n"), found.err
+    assert file.read_text() == '{"autoscaler": 1}\n{"sample": {}}\n'
+    refused = terminal("autoscaler", "record", JOB_ID, str(tmp_path / "missing" / "orders.jsonl"))
+    assert refused.code == 2
+    assert "pass a path in an existing folder" in refused.err
+    assert terminal("autoscaler", "record", "nope", str(file)).code == 1
+
+
 def test_an_unknown_job_is_refused(terminal: Terminal) -> None:
     found = terminal("autoscaler", "show", "nope")
     assert found.code == 1

@@ -51,7 +51,7 @@ def test_the_savepoint_of_an_upgrade_is_measured_from_its_request() -> None:
 def test_the_autoscaler_has_the_parallelism_the_wanted_one_and_its_rescales() -> None:
     async def scenario(world: World) -> None:
         world.edit(autoscaling={"enabled": True, "max": 8})
-        await world.until(lambda: running(world, generation=2))
+        await world.until(lambda: running(world) and world.settings_sent == 1)
         world.load = 4
         await world.until(lambda: running(world, parallelism=4))
         world.load, world.limit = 6, "HOT_SUBTASK"
@@ -61,6 +61,7 @@ def test_the_autoscaler_has_the_parallelism_the_wanted_one_and_its_rescales() ->
     found = [metric.values.get(job) for metric in (metrics.parallelism, metrics.wanted, metrics.limited)]
     assert found == [4, 6, 1]
     assert metrics.autoscaled.values == {("up",): 1}
+    assert metrics.decision.values == {(*job, "HOT_SUBTASK"): 1}
     metrics.forget(*job)
     assert 'name="weather"' not in metrics.render()
 
