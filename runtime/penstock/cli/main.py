@@ -16,6 +16,7 @@ from penstock.cli.commands import (
     run,
     savepoint,
     sql,
+    sql_gateway,
     stacks,
     state,
     top,
@@ -51,6 +52,7 @@ app.command("doctor")(doctor.doctor)
 app.command("fetch", hidden=True)(fetch.fetch)
 app.command("validate")(validate.validate)
 app.command("sql")(sql.sql)
+app.command("sql-gateway")(sql_gateway.sql_gateway)
 roles.register(app)
 app.add_typer(session.app, name="session")
 app.add_typer(state.app, name="state")

@@ -28,6 +28,7 @@ from penstock.table.table_result import TableResult
 if TYPE_CHECKING:
     from penstock.datastream import DataStream
     from penstock.sql.plan.nodes import Plan
+    from penstock.sql.plan.types import SqlType
     from penstock.table.environment_settings import EnvironmentSettings
 
 _SET = re.compile(r"\s*SET\s+'([^']+)'\s*=\s*'((?:[^']|'')*)'\s*;?\s*$", re.IGNORECASE)
@@ -269,12 +270,13 @@ class TableEnvironment:
     def _insert_all(self, statements: list[str]) -> TableResult:
         return self._insert(self._session().statement_set(statements).plan)
 
-    def _collected(self, answer: Answer) -> tuple[SqlStream, Callable[[Any], Row]]:
+    def _collected(self, answer: Answer) -> tuple[SqlStream, _RowMaker]:
         plan = self._read(answer.plan)
         (sink,) = (node for node in plan.nodes if isinstance(node, Sink))
         stream = self._streams(plan)
         converters = [to_python(column.type, self._options[_ZONE]) for column in sink.table.columns]
-        return stream, _RowMaker(answer.names, converters, changelog=stream.changelog)
+        types = [column.type for column in sink.table.columns]
+        return stream, _RowMaker(answer.names, converters, types, changelog=stream.changelog)
 
     def _query(self, answer: Answer) -> TableResult:
         stream, make = self._collected(answer)
@@ -282,14 +284,15 @@ class TableEnvironment:
         def rows() -> CloseableIterator:
             return stream.stream.execute_and_collect("collect").mapped(make)
 
-        return TableResult(answer.names, rows, changelog=True)
+        return TableResult(answer.names, rows, changelog=True, types=make.types)
 
 
 class _RowMaker:
     """A function from a row or change of SQL to a `Row` with Python objects."""
 
-    def __init__(self, names: tuple[str, ...], converters: list[Any], *, changelog: bool) -> None:
+    def __init__(self, names: tuple[str, ...], converters: list[Any], types: list[SqlType], *, changelog: bool) -> None:
         self._names = names
+        self.types = types
         self._converters = converters
         self._changelog = changelog
 

@@ -12,6 +12,7 @@ from penstock.datastream.streams.closeable_iterator import CloseableIterator
 
 if TYPE_CHECKING:
     from penstock.common.job_client import JobClient
+    from penstock.sql.plan.types import SqlType
 
 _WIDEST = 30
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -34,8 +35,11 @@ class TableResult:
         changelog: bool = False,
         job_client: JobClient | None = None,
         job_name: str = "",
+        types: Sequence[SqlType] = (),
     ) -> None:
         self.job_name = job_name
+        self.types = tuple(types)
+        """Types of the columns of a query."""
         self._names = list(names)
         self._rows = rows
         self._changelog = changelog

@@ -19,6 +19,7 @@ from penstock.common.errors import PenstockError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from penstock.graph.executor import Executor
     from penstock.table.client.client_session import ClientSession
 
 Statements = Annotated[
@@ -99,19 +100,32 @@ def execute_script(session: ClientSession, text: str, place: str) -> None:
 
 
 def _new_session(settings: Mapping[str, str], master: str | None, token_file: Path | None) -> ClientSession:
-    from penstock.common.configuration import Configuration, set_command_line
+    from penstock.common.configuration import set_command_line
+
+    set_command_line(settings)
+    return create_session(master, token_file)
+
+
+def create_session(master: str | None, token_file: Path | None, executor: Executor | None = None) -> ClientSession:
+    """Return a new session.
+
+    Args:
+        master: URL of a session cluster. None means this machine.
+        executor: executor for this machine. None means the one of the current thread.
+    """
+    from penstock.common.configuration import Configuration
     from penstock.datastream import StreamExecutionEnvironment
     from penstock.table.client.client_session import ClientSession
     from penstock.table.table_environment import TableEnvironment
 
-    set_command_line(settings)
     if master is not None:
         token = None if token_file is None else _read(token_file).strip()
         env = StreamExecutionEnvironment.create_remote_environment(
             master if "://" in master else f"http://{master}", token=token
         )
     else:
-        env = StreamExecutionEnvironment.get_execution_environment()
+        found = StreamExecutionEnvironment.get_execution_environment()
+        env = found if executor is None else StreamExecutionEnvironment(found.get_configuration(), executor)
         if not env.get_configuration().contains_key(options.RUNNER.key):
             env.configure(Configuration().set(options.RUNNER, options.IN_PROCESS))
     return ClientSession(TableEnvironment(env))

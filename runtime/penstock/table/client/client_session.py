@@ -63,6 +63,14 @@ class ClientSession:
         self.jobs: list[SessionJob] = []
         self._client_options: dict[str, str] = {}
 
+    def close(self) -> None:
+        """End the planner. Jobs of the session continue."""
+        self.env._planner.close()
+
+    def options(self) -> dict[str, str]:
+        """Return the options that are set."""
+        return {**self.env._options, **self._client_options}
+
     def option(self, key: str, default: str) -> str:
         """Return an option of the session."""
         return self._client_options.get(key) or self.env.get_config().get(key, default)
@@ -76,7 +84,7 @@ class ClientSession:
         """
         text = statement.strip()
         if found := _SET.match(text):
-            return self._set(_either(found[1], found[2]), _either(found[3], found[4]))
+            return self.set_option(_either(found[1], found[2]), _either(found[3], found[4]))
         if _SET_ALL.match(text):
             return _rows(["key", "value"], self._options())
         if found := _RESET.match(text):
@@ -123,7 +131,12 @@ class ClientSession:
             result.wait()
         return result
 
-    def _set(self, key: str, value: str) -> TableResult:
+    def set_option(self, key: str, value: str) -> TableResult:
+        """Set an option, as SET does.
+
+        Raises:
+            InvalidJob: the option or its value is not supported.
+        """
         if key == "execution.runtime-mode" and value.lower() == "batch":
             EnvironmentSettings.in_batch_mode()
         if not key.startswith("sql-client."):
@@ -150,7 +163,7 @@ class ClientSession:
         return _done()
 
     def _options(self) -> list[tuple[str, str]]:
-        found = {**self.env._options, **self._client_options}
+        found = self.options()
         return [(key, "******" if is_secret(key) else found[key]) for key in sorted(found)]
 
     def _stop(self, job_id: str, *, savepoint: bool, drain: bool) -> TableResult:

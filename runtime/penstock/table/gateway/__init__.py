@@ -1,0 +1,1 @@
+"""The SQL gateway: Flink's REST API for SQL sessions, statements and pages of results."""
