@@ -47,7 +47,7 @@ class Autoscaling(Api):
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
-                    "rule": "self.mode != 'apply' || has(self.max)",
+                    "rule": "!has(self.mode) || self.mode != 'apply' || has(self.max)",
                     "message": "mode apply needs max",
                     "fieldPath": ".max",
                 },
