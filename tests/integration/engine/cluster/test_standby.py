@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.chaos.faults.clock import SettableClock
 from tests.integration.engine.selfcheck.job import Plan
 from tests.integration.engine.selfcheck.masters import latest_checkpoint
 from tests.integration.engine.selfcheck.output import read, verify
@@ -19,7 +20,12 @@ from tests.integration.engine.selfcheck.standby import MASTERS, Standbys
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 PATIENCE_S = 300.0
-FAULTS = ("kill leader", "kill leader", "kill standby", "stop leader", "stop standby")
+FAULTS = (
+    *("kill leader", "kill leader", "kill standby", "stop leader", "stop standby"),
+    *("cut leader off the election", "cut leader off storage", "cut standby off storage"),
+    "jump of the clock",
+)
+MAX_JUMP_S = 2 * 3600
 
 
 def wait_for_progress(cluster: Standbys, folder: Path, reached: int) -> float:
@@ -35,7 +41,12 @@ def wait_for_progress(cluster: Standbys, folder: Path, reached: int) -> float:
 def inflict(cluster: Standbys, fault: str, pause_s: float) -> None:
     leader = cluster.wait_for_leader(PATIENCE_S)
     other = MASTERS[1 - MASTERS.index(leader)]
-    victim = leader if fault.endswith("leader") else other
+    victim = leader if "leader" in fault else other
+    if fault.startswith("cut"):
+        cluster.cut(victim, "ha", *(("checkpoints",) if fault.endswith("storage") else ()))
+        time.sleep(pause_s)
+        cluster.heal(victim)
+        return
     if fault.startswith("kill"):
         cluster.kill(victim)
         return
@@ -44,13 +55,19 @@ def inflict(cluster: Standbys, fault: str, pause_s: float) -> None:
     cluster.go_on(victim)
 
 
-def run_faults(cluster: Standbys, folder: Path, faults: list[str], seed: int) -> list[float]:
+def run_faults(
+    cluster: Standbys, folder: Path, faults: list[str], seed: int, clock: SettableClock | None = None
+) -> list[float]:
     """Inflict the faults one after the other. Return the seconds until the next checkpoint after each one."""
     chosen = random.Random(seed)
     gaps = []
     for fault in faults:
         reached = latest_checkpoint(folder, cluster.job_id)
-        inflict(cluster, fault, chosen.uniform(0.1, 12.0))
+        if fault == "jump of the clock":
+            assert clock is not None
+            clock.set(chosen.randrange(-MAX_JUMP_S, MAX_JUMP_S))
+        else:
+            inflict(cluster, fault, chosen.uniform(0.1, 12.0))
         gaps.append(wait_for_progress(cluster, folder, reached))
         time.sleep(chosen.uniform(0.0, 2.0))
     return gaps
@@ -65,7 +82,7 @@ def wait_for_end(cluster: Standbys) -> None:
     assert [cluster.processes[name].returncode for name in MASTERS] == [0, 0], cluster.describe()
 
 
-@pytest.mark.parametrize("runner", ["pipelined"])
+@pytest.mark.parametrize("runner", ["pipelined", "batched"])
 def test_a_standby_takes_over_from_a_killed_and_from_a_frozen_leader(
     settings: dict[str, str], output: str, tmp_path: Path
 ) -> None:
@@ -107,7 +124,7 @@ def stop_job(cluster: Standbys, folder: Path) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(0)
-def test_random_kills_and_stops_of_leader_and_standby(settings: dict[str, str], output: str, tmp_path: Path) -> None:
+def test_random_faults_of_leader_and_standby(settings: dict[str, str], output: str, tmp_path: Path) -> None:
     """Inflict faults until their number or the time is reached. The environment may set both."""
     count = int(os.environ.get("PENSTOCK_STANDBY_FAULTS", "12"))
     minutes = float(os.environ.get("PENSTOCK_STANDBY_MINUTES", "8"))
@@ -115,12 +132,14 @@ def test_random_kills_and_stops_of_leader_and_standby(settings: dict[str, str], 
     print(f"PENSTOCK_STANDBY_SEED={seed}")
     chosen, plan = random.Random(seed), Plan(per_key=10**7)
     gaps: list[float] = []
-    with Standbys(tmp_path, settings, plan, output, uuid.uuid4().hex) as cluster:
+    clock = SettableClock(tmp_path)
+    environment = clock.environment
+    with Standbys(tmp_path, settings, plan, output, uuid.uuid4().hex, environment=environment) as cluster:
         wait_for_progress(cluster, tmp_path, 0)
         end = time.monotonic() + 60 * minutes
         while len(gaps) < count and time.monotonic() < end:
             fault = chosen.choice(FAULTS)
-            gaps += run_faults(cluster, tmp_path, [fault], chosen.randrange(10**6))
+            gaps += run_faults(cluster, tmp_path, [fault], chosen.randrange(10**6), clock)
             print(f"{len(gaps)} {fault}: {gaps[-1]:.1f} s to the next checkpoint", flush=True)
         stop_job(cluster, tmp_path)
         wait_for_end(cluster)

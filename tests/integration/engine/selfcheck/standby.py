@@ -36,14 +36,24 @@ env.execute("self-verifying")
 MASTERS = ("a", "b")
 OWN = ("jobmanager.rpc.port", "rest.port", "spark.driver.port", "spark.blockManager.port")
 """Settings with a port of each master."""
+PLACES = {"high-availability.storageDir": "ha", "execution.checkpointing.dir": "checkpoints"}
+"""Settings with a storage folder, and the name of the folder."""
 
 
 class Standbys:
     """Masters `a` and `b`, and workers: `worker`, `worker-2` and so on. A process that ends is started again, as Kubernetes does. The `with` block kills all of them."""
 
     def __init__(
-        self, folder: Path, settings: dict[str, str], plan: Plan, output: str, job_id: str, workers: int = 1
+        self,
+        folder: Path,
+        settings: dict[str, str],
+        plan: Plan,
+        output: str,
+        job_id: str,
+        workers: int = 1,
+        environment: dict[str, str] | None = None,
     ) -> None:
+        self._environment = environment or {}
         self.folder, self.job_id = folder, job_id
         self.has_warm_executors = settings.get("penstock.worker.warm-executor") != "false"
         (folder / "secret").write_text("s" * 64)
@@ -64,7 +74,8 @@ class Standbys:
         self.workers = ["worker", *(f"worker-{number}" for number in range(2, workers + 1))]
         self._commands = dict.fromkeys(self.workers, self._worker)
         for name in MASTERS:
-            own = [part for key, port in self.ports[name].items() for part in ("-D", f"{key}={port}")]
+            places = {key: f"file://{self._link(name, kind)}" for key, kind in PLACES.items()}
+            own = [f"-D{key}={value}" for key, value in {**self.ports[name], **places}.items()]
             start = ["--entry", "program.py", "--job-id", job_id, "--restore-latest"]
             self._commands[name] = ["master", *start, *own, "--", job]
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -93,6 +104,29 @@ class Standbys:
                 continue
         for log in self._logs:
             log.close()
+
+    def _link(self, name: str, kind: str) -> Path:
+        """Return the path at which a master reaches a storage folder. It is a link."""
+        link = self.folder / f"{kind}-{name}"
+        if not link.is_symlink():
+            (self.folder / kind).mkdir(exist_ok=True)
+            link.symlink_to(self.folder / kind)
+        return link
+
+    def cut(self, name: str, *kinds: str) -> None:
+        """Cut a master off from storage folders. The tasks of its job are cut off from its checkpoints, too."""
+        for kind in kinds:
+            self._point(name, kind, self.folder / "program.py" / kind)
+
+    def heal(self, name: str) -> None:
+        """Connect a master with all storage folders again."""
+        for kind in PLACES.values():
+            self._point(name, kind, self.folder / kind)
+
+    def _point(self, name: str, kind: str, target: Path) -> None:
+        new = self.folder / f"{kind}-{name}.new"
+        new.symlink_to(target)
+        new.replace(self.folder / f"{kind}-{name}")
 
     def url(self, name: str) -> str:
         return f"http://127.0.0.1:{self.ports[name]['rest.port']}"
@@ -175,6 +209,7 @@ class Standbys:
             cwd=self.folder,
             env={
                 **os.environ,
+                **self._environment,
                 "PYTHONPATH": os.pathsep.join([str(ROOT / "runtime"), str(ROOT)]),
                 "PENSTOCK_CONF_DIR": str(self.folder),
             },

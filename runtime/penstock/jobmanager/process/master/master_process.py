@@ -38,6 +38,8 @@ SUSPEND_TIMEOUT_S = 20.0
 """Time in seconds for a job to reach the end of an epoch when the process must end."""
 LAST_CHECKPOINT_S = 5.0
 """Time in seconds for a last checkpoint before a leader leaves. The sum of both times is shorter than the grace period of a pod."""
+READ_OUTCOME_S = 3.0
+"""Time in seconds for which an ended master responds, so that clients can read the outcomes of their requests."""
 FENCED_EXIT_DELAY_S = 60.0
 """Time in seconds for which a superseded master responds before it ends."""
 EXIT_STORAGE = 74
@@ -119,6 +121,8 @@ def _serve(
                 if member is not None and _is_fenced(session):
                     session.cluster.stop()  # another master needs the workers now
                 stop_requested.wait(FENCED_EXIT_DELAY_S if _is_fenced(session) else None)
+            elif server is not None and session.dispatcher.has_operations:
+                stop_requested.wait(READ_OUTCOME_S)
     finally:
         suspend(session)
         if member is not None:

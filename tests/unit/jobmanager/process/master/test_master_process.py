@@ -12,6 +12,7 @@ import pytest
 
 from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.recovery.takeover import take_over
+from penstock.cli.client import RestClient
 from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 from penstock.common.job_status import JobStatus
@@ -19,6 +20,7 @@ from penstock.common.watermark_strategy import WatermarkStrategy
 from penstock.connectors.simple.number_seq import NumberSequenceSource
 from penstock.datastream.stream_execution_environment import StreamExecutionEnvironment
 from penstock.graph.executor import executing_on
+from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.job.requests import Operation
 from penstock.jobmanager.process.launch import check
 from penstock.jobmanager.process.master import master_process
@@ -116,6 +118,36 @@ def test_a_master_keeps_answering_until_it_is_shut_down(tmp_path: Path) -> None:
     assert thread.is_alive()
     stop_requested.set()
     thread.join(20)
+    assert codes == [0]
+
+
+UNBOUNDED = """
+from penstock.datastream import StreamExecutionEnvironment
+from penstock.datastream.connectors.datagen import DataGeneratorSource
+env = StreamExecutionEnvironment.get_execution_environment()
+env.from_source(DataGeneratorSource(int, None, 100.0), None, "numbers").print()
+env.execute("numbers")
+"""
+
+
+def test_a_client_reads_the_outcome_of_its_stop_before_the_process_ends(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.script.write_text(UNBOUNDED)
+    port = free_port()
+    place.settings["rest.port"] = str(port)
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(place.master()))
+    thread.start()
+    client = RestClient(f"http://127.0.0.1:{port}")
+    deadline = time.monotonic() + 30
+    while not (place.sessions and place.job() and place.job().history.status is JobStatus.RUNNING):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    path = client.stop(place.job_id, f"file://{tmp_path}/savepoints")
+    assert place.job().wait(30) is JobStatus.FINISHED
+    time.sleep(1.0)  # the longest pause between two polls
+    assert (client.wait(path, "stop", 10).location or "").startswith(f"file://{tmp_path}/savepoints/")
+    thread.join(30)
     assert codes == [0]
 
 

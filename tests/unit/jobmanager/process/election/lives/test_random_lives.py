@@ -17,7 +17,14 @@ from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.ending.job_result import ResultRecord, store_result
 from penstock.jobmanager.process.election.claims import Holder
 from penstock.jobmanager.process.election.storage_claims import StorageClaims
-from tests.unit.jobmanager.process.election.lives.life import FAULTS, Life, is_wrong, run_life, use_simulated_clock
+from tests.unit.jobmanager.process.election.lives.life import (
+    FAULTS,
+    Life,
+    is_wrong,
+    on_one_processor,
+    run_life,
+    use_simulated_clock,
+)
 
 FIRST, LIVES = int(os.environ.get("PENSTOCK_FIRST_LIFE", "0")), int(os.environ.get("PENSTOCK_LIVES", "12"))
 SEARCHED = 300
@@ -50,6 +57,7 @@ def find_problem(monkeypatch: pytest.MonkeyPatch) -> bool:
     return any(is_wrong(seed, monkeypatch) for seed in range(SEARCHED))
 
 
+@pytest.mark.slow
 def test_the_simulation_detects_a_leader_that_does_not_check_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "check", lambda self, storage=None: None)
     assert find_problem(monkeypatch)
@@ -67,17 +75,18 @@ def test_the_simulation_detects_a_leader_that_records_no_base(monkeypatch: pytes
 def live_with_a_frozen_leader_without_slots(seed: int, patch: pytest.MonkeyPatch) -> Life:
     """Freeze a leader that waits for slots, until the next leader runs the job. When it continues, its job fails."""
     use_simulated_clock(patch)
-    life = Life(seed)
-    life.record.fails_at, life.record.lacks_slots = None, False
-    for master in life.masters:
-        master.gets_no_slots = True
-    life.run(1.0)
-    leader, other = sorted(life.masters, key=lambda master: not master.leads)
-    other.gets_no_slots = False
-    leader.host.freeze(14.0, with_clock=False)
-    life.run(60.0)
-    life.outlive_the_end()
-    life.stop()
+    with on_one_processor():
+        life = Life(seed)
+        life.record.fails_at, life.record.lacks_slots = None, False
+        for master in life.masters:
+            master.gets_no_slots = True
+        life.run(1.0)
+        leader, other = sorted(life.masters, key=lambda master: not master.leads)
+        other.gets_no_slots = False
+        leader.host.freeze(14.0, with_clock=False)
+        life.run(60.0)
+        life.outlive_the_end()
+        life.stop()
     return life
 
 
