@@ -4,7 +4,8 @@ A request is repeated only if that cannot execute it twice: it reads, it has a t
 
 - If a master does not respond, the client asks the next one. If no master has ever responded, the client asks each one only once. So a wrong
   address is an error at once.
-- A standby answers 503 with `NO_LEADER` while no master leads. The client then waits for the time in `Retry-After`.
+- A standby answers 503 with `NO_LEADER` while no master leads. The client then waits for the time in `Retry-After`. `LEADER_LOST` means that a
+  lost leader may have executed the request.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ PATIENCE_S = 30.0
 """Time in seconds after the first failure for which a request is repeated."""
 ALONE_S = 5.0
 """The same time for a single address that does not respond. It may be a proxy, which finds another master soon."""
-NO_LEADER = "NO_LEADER"
-"""Error code of a standby without a leader (`rest.leader_proxy`)."""
+NO_LEADER, LEADER_LOST = "NO_LEADER", "LEADER_LOST"
+"""Error codes of a standby (`rest.leader_proxy`): the request was not executed, and it may have been executed."""
 _PAUSE_S = 0.5
 _LONGEST_PAUSE_S = 5.0
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
@@ -98,7 +99,8 @@ class Masters:
             else:
                 self._has_responded = True
                 until = until or self._clock() + PATIENCE_S
-                if not may_repeat or not _has_no_leader(response) or self.is_ending or self._clock() > until:
+                is_refused = _code_of(response) in ((NO_LEADER, LEADER_LOST) if may_repeat else (NO_LEADER,))
+                if not is_refused or self.is_ending or self._clock() > until:
                     return response
                 pause = _pause_of(response)
             self._go_on_from(url)
@@ -118,8 +120,9 @@ class Masters:
             self._position = (self._position + 1) % len(self.urls)
 
 
-def _has_no_leader(response: httpx.Response) -> bool:
-    return response.status_code == 503 and response.headers.get("X-Penstock-Error") == NO_LEADER
+def _code_of(response: httpx.Response) -> str:
+    """Return the error code of a master that does not lead, or an empty string."""
+    return response.headers.get("X-Penstock-Error", "") if response.status_code == 503 else ""
 
 
 def _pause_of(response: httpx.Response) -> float:

@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 FORWARDED = b"x-penstock-forwarded"
 """Header of a request from a standby. A standby does not pass it on again."""
+NO_LEADER, LEADER_LOST = b"NO_LEADER", b"LEADER_LOST"
+"""Error codes of requests that no leader has executed, and of requests that a lost leader may have executed."""
 OWN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 """Paths that each process answers itself."""
 _PER_CONNECTION = frozenset(
@@ -102,11 +104,15 @@ class LeaderProxy:
         try:
             await _first(_settled(sending), self._until_superseded(leader))
             if not sending.done():
-                await _refuse(send, f"the leader {leader} has not responded, and another process leads")
+                await _refuse(
+                    send, f"the leader {leader} has not responded, and another process leads", code=LEADER_LOST
+                )
                 return
             response = sending.result()
         except httpx.HTTPError as error:
-            await _refuse(send, f"the leader {leader} does not respond: {type(error).__name__}")
+            is_unsent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+            code = NO_LEADER if is_unsent else LEADER_LOST
+            await _refuse(send, f"the leader {leader} does not respond: {type(error).__name__}", code=code)
             return
         except _ClientGone:
             return
@@ -168,13 +174,13 @@ async def _body(receive: Receive) -> AsyncIterator[bytes]:
             return
 
 
-async def _refuse(send: Send, reason: str, status: int = 503) -> None:
+async def _refuse(send: Send, reason: str, status: int = 503, code: bytes = NO_LEADER) -> None:
     """Answer with a failure, with the time in seconds after which the client may repeat the request."""
     lines = [reason, "remedy: repeat the request. A standby master takes over within seconds"]
     headers = [
         (b"content-type", b"application/json"),
         (b"retry-after", str(_RETRY_AFTER_S).encode()),
-        (b"x-penstock-error", b"NO_LEADER"),
+        (b"x-penstock-error", code),
     ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": json.dumps({"errors": lines}).encode()})

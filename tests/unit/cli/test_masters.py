@@ -16,6 +16,7 @@ from penstock.cli.masters import ALONE_S, PATIENCE_S, Masters, split_addresses
 NO_LEADER = httpx.Response(
     503, json={"errors": ["no leader"]}, headers={"X-Penstock-Error": "NO_LEADER", "Retry-After": "1"}
 )
+LEADER_LOST = httpx.Response(503, json={"errors": ["lost"]}, headers={"X-Penstock-Error": "LEADER_LOST"})
 OK = httpx.Response(200, json={"status": "RUNNING"})
 REFUSED = httpx.ConnectError("refused")
 CUT = httpx.ReadError("reset")
@@ -76,12 +77,17 @@ def test_a_request_that_may_have_been_executed_is_not_repeated() -> None:
         with pytest.raises(httpx.TransportError):
             answers.send(may_repeat=False)
         assert answers.asked == ["a"]
+    answers = Answers(a=[LEADER_LOST], b=[OK])
+    assert answers.send(may_repeat=False) is LEADER_LOST
+
+
+def test_a_request_that_no_leader_has_executed_is_repeated() -> None:
     answers = Answers(a=[NO_LEADER], b=[OK])
-    assert answers.send(may_repeat=False) is NO_LEADER
+    assert answers.send(may_repeat=False) is OK
 
 
 def test_a_repeatable_request_goes_to_another_master_if_the_leader_hangs_or_dies() -> None:
-    for answer in (CUT, LATE):
+    for answer in (CUT, LATE, LEADER_LOST):
         answers = Answers(a=[answer], b=[OK])
         assert answers.send() is OK
 
@@ -171,10 +177,10 @@ def test_a_program_is_sent_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def answer(request: httpx.Request) -> httpx.Response:
         hosts.append(request.url.host)
-        return NO_LEADER
+        return LEADER_LOST
 
     client = RestClient("http://a:1,http://b:2", transport=httpx.MockTransport(answer))
-    with pytest.raises(RequestFailed, match="no leader"):
+    with pytest.raises(RequestFailed, match="lost"):
         client.run_program("p.py", {})
     assert hosts == ["a"]
 

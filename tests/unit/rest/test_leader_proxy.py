@@ -76,6 +76,7 @@ def test_without_a_leader_the_answer_is_503_with_the_time_of_a_retry(pair: Pair,
     answer = httpx.get(f"{pair.standby.url}/overview")
     assert answer.status_code == 503
     assert answer.headers["retry-after"] == "1"
+    assert answer.headers["x-penstock-error"] == "NO_LEADER"
     assert "remedy: repeat the request" in answer.json()["errors"][1]
 
 
@@ -118,10 +119,11 @@ def test_requests_to_a_frozen_leader_end_when_another_process_leads(
     monkeypatch.setattr(leader_proxy, "_PATIENCE_S", 0.1)
     with socket.create_server(("127.0.0.1", 0), backlog=200) as frozen:
         pair.target = f"http://127.0.0.1:{frozen.getsockname()[1]}"
-        answers: list[int] = []
+        answers: list[tuple[int, str]] = []
 
         def request() -> None:
-            answers.append(httpx.get(f"{pair.standby.url}/overview", timeout=30).status_code)
+            answer = httpx.get(f"{pair.standby.url}/overview", timeout=30)
+            answers.append((answer.status_code, answer.headers["x-penstock-error"]))
 
         waiting = [threading.Thread(target=request) for _ in range(3)]
         for thread in waiting:
@@ -131,7 +133,7 @@ def test_requests_to_a_frozen_leader_end_when_another_process_leads(
         pair.target = pair.leader.url
         for thread in waiting:
             thread.join(20)
-        assert answers == [503, 503, 503]
+        assert answers == 3 * [(503, "LEADER_LOST")]
         assert httpx.get(f"{pair.standby.url}/overview", timeout=10).status_code == 200
 
 
