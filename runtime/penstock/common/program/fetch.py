@@ -24,12 +24,15 @@ _TIMEOUT_S = 60.0
 """Seconds without a byte after which the download fails."""
 
 
-def fetch_program(url: str, sha256: str, folder: Path, *, max_bytes: int = MAX_BYTES) -> None:
+def fetch_program(
+    url: str, sha256: str, folder: Path, *, max_bytes: int = MAX_BYTES, max_unpacked: int | None = None
+) -> None:
     """Download a file and put its content into a folder: an archive is unpacked, and a module (`.py`) is copied.
 
     Args:
         url: `https://`, `http://`, `s3://`, `s3a://` or `file://`. Access to S3 comes from the environment, as for every AWS SDK.
         sha256: the checksum of the file, as 64 hexadecimal digits.
+        max_unpacked: maximum size of the content of an archive in bytes. None means `archives.MAX_BYTES`.
 
     Raises:
         InvalidJob: the file cannot be read, is too large, has another checksum, or is neither an archive nor a module. The folder is
@@ -48,7 +51,7 @@ def fetch_program(url: str, sha256: str, folder: Path, *, max_bytes: int = MAX_B
             shutil.copy(file, folder / name)
             return
         try:
-            unpack(file, folder)
+            unpack(file, folder, max_unpacked)
         except PenstockError as error:
             text = str(error.message).replace("add_python_archive: ", "").replace(str(file), url)
             raise InvalidJob(text, remedy=error.remedy) from error

@@ -99,12 +99,11 @@ def records_of_processes(folder: str, question: EdgeQuestion) -> list[EdgeRecord
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
         for path in opened.enter_context(_sockets_in(folder)):
             connection = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-            connection.settimeout(PATIENCE_S)
+            connection.setblocking(False)  # a process that accepts no connections must not delay the others
             if _is_connected(connection, path):
                 with suppress(OSError):  # the process has just ended
                     connection.sendall(asked)
                     connection.shutdown(socket.SHUT_WR)
-                    connection.setblocking(False)
                     selector.register(connection, selectors.EVENT_READ, _Parts(connection))
         while selector.get_map() and len(found) < question.count and time.monotonic() < deadline:
             for key, _ in selector.select(deadline - time.monotonic()):

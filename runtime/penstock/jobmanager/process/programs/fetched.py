@@ -24,10 +24,13 @@ _PERMANENT = (
 _SCHEMES = ("https://", "http://", "s3://", "s3a://")
 
 
-def fetched_bundle(request: facts.FetchRequest) -> bytes:
+def fetched_bundle(request: facts.FetchRequest, max_unpacked: int | None = None) -> bytes:
     """Fetch a program, and return an archive with its files. Equal files give equal archives.
 
     The packages of the program are only those of the request, also if the source has a list of packages.
+
+    Args:
+        max_unpacked: maximum size of the content of an archive in bytes. None means `archives.MAX_BYTES`.
 
     Raises:
         InvalidJob: the source does not exist, access is denied, or its content is not that of the request.
@@ -46,7 +49,7 @@ def fetched_bundle(request: facts.FetchRequest) -> bytes:
                 access = Credentials(request.username, request.password) if request.password else None
                 fetch_commit(request.url, request.commit, request.path, folder, access)
             else:
-                fetch_program(request.url, request.sha256, folder)
+                fetch_program(request.url, request.sha256, folder, max_unpacked=max_unpacked)
         except InvalidJob as error:
             if _may_succeed_later(error):
                 raise Unavailable(error.message, remedy=error.remedy) from error

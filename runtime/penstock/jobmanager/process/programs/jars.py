@@ -41,7 +41,7 @@ class SessionJars:
         return self._store.put_bundle(name, content)
 
     def fetch(self, request: facts.FetchRequest) -> facts.Jar:
-        return self._store.put_bundle(f"{request.name}.zip", fetched_bundle(request))
+        return self._store.put_bundle(f"{request.name}.zip", fetched_bundle(request, self._store.max_unpacked))
 
     def jars(self) -> list[facts.Jar]:
         return self._store.bundles()

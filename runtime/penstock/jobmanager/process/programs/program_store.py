@@ -55,7 +55,7 @@ class ProgramStore:
     def __init__(
         self, url: str, object_store_options: dict[str, Any] | None = None, max_unpacked: int | None = None
     ) -> None:
-        self._max_unpacked = max_unpacked
+        self.max_unpacked = max_unpacked
         self.url = normalize_url(url)
         self._store = Stores(object_store_options or {}, RetryPolicy(retry_for=RETRY_S)).for_url(self.url)
 
@@ -116,7 +116,7 @@ class ProgramStore:
             NotFound: the bundle was deleted.
         """
         try:
-            return prepared(name, digest, lambda: self.bundle(name, digest), self._max_unpacked)
+            return prepared(name, digest, lambda: self.bundle(name, digest), self.max_unpacked)
         except InvalidJob as error:
             if "unpacks to more than" in error.message:
                 error.remedy = f"put large files into storage, or raise {options.PROGRAM_UNPACKED.key} of the cluster"

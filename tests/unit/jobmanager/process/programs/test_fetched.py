@@ -80,6 +80,11 @@ def test_a_module_becomes_a_bundle(server: str) -> None:
     assert files(fetched_bundle(request(server, "/job.py"))) == {"job.py": "print(2)\n", "requirements.txt": ""}
 
 
+def test_an_archive_that_unpacks_to_too_much_is_refused(server: str) -> None:
+    with pytest.raises(InvalidJob, match="unpacks to more than"):
+        fetched_bundle(request(server, "/a.zip"), 10)
+
+
 def test_another_content_is_refused(server: str) -> None:
     with pytest.raises(InvalidJob, match="has the SHA-256"):
         fetched_bundle(facts.FetchRequest("totals", f"{server}/a.zip", "0" * 64))
