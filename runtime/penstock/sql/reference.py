@@ -10,7 +10,9 @@ from penstock.sql.operators import aggregates
 from penstock.sql.plan.reading import READERS
 from penstock.sql.tables.connectors import CONNECTORS
 
-_INTERNAL = ("HASH_CODE", "PROCTIME_MATERIALIZE", "REINTERPRET", "SEARCH")
+_COMPUTED = ("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP")
+"""Aggregates that a plan computes from others."""
+_INTERNAL = ("HASH_CODE", "PROCTIME_MATERIALIZE", "REINTERPRET", "SEARCH", "SUM0", "WELFORD_M2")
 """Functions that only plans contain."""
 
 
@@ -33,5 +35,6 @@ def as_markdown() -> str:
     operators = [name for name in functions if not name[0].isalpha()]
     words = [name for name in functions if name[0].isalpha()]
     lines += _block("Operators", operators) + _block("Functions", words)
-    lines += _block("Aggregates", sorted(aggregates.FUNCTIONS)) + _block("Nodes of the plan", sorted(READERS))
+    calls = {*aggregates.FUNCTIONS, *_COMPUTED} - set(_INTERNAL)
+    lines += _block("Aggregates", sorted(calls)) + _block("Nodes of the plan", sorted(READERS))
     return "\n".join(lines) + "\n"

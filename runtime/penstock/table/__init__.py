@@ -22,21 +22,30 @@ if TYPE_CHECKING:
     from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
     from penstock.table.table_pipeline import TablePipeline
     from penstock.table.table_result import TableResult
+    from penstock.table.udf import AggregateFunction, FunctionContext, ScalarFunction, TableFunction
 
 __all__ = [
+    "AggregateFunction",
     "CompiledPlan",
     "DataTypes",
     "EnvironmentSettings",
+    "FunctionContext",
     "PlanReference",
+    "ScalarFunction",
     "StatementSet",
     "StreamTableEnvironment",
     "Table",
     "TableEnvironment",
+    "TableFunction",
     "TablePipeline",
     "TableResult",
 ]
 
 _MODULES = {
+    "AggregateFunction": "udf",
+    "ScalarFunction": "udf",
+    "TableFunction": "udf",
+    "FunctionContext": "udf",
     "CompiledPlan": "compiled_plan",
     "PlanReference": "compiled_plan",
     "TablePipeline": "table_pipeline",

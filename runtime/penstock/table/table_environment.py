@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
@@ -14,6 +15,7 @@ from penstock.datastream import StreamExecutionEnvironment
 from penstock.datastream.streams.closeable_iterator import CloseableIterator
 from penstock.sql.plan.nodes import Sink
 from penstock.sql.plan.reading import read_plan
+from penstock.sql.plan.user_functions import UserFunction, plan_name
 from penstock.sql.planner.process import Answer, PlannerProcess
 from penstock.sql.planner.record import PlanRecord
 from penstock.sql.streams import SqlStream
@@ -24,6 +26,7 @@ from penstock.table.compiled_plan import CompiledPlan, PlanReference, PlanStatem
 from penstock.table.statement_set import StatementSet
 from penstock.table.table import Table
 from penstock.table.table_result import TableResult
+from penstock.table.udf import AggregateFunction, UserDefinedFunctionWrapper, wrapped
 
 if TYPE_CHECKING:
     from penstock.datastream import DataStream
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
 _SET = re.compile(r"\s*SET\s+'([^']+)'\s*=\s*'((?:[^']|'')*)'\s*;?\s*$", re.IGNORECASE)
 _ZONE = "table.local-time-zone"
 _PLANNER_OPTIONS = ("table.", "sql.")
+_DATABASE = ("default_catalog", "default_database")
+_PYTHON_FUNCTION = re.compile(
+    r"\s*CREATE\s+TEMPORARY\s+(?P<system>SYSTEM\s+)?FUNCTION\s+(?P<name>[\w.]+)\s+AS\s+'(?P<place>[\w.]+)'\s+LANGUAGE\s+PYTHON\s*;?\s*$",
+    re.IGNORECASE,
+)
 _DEFAULTS = {"table.optimizer.agg-phase-strategy": "ONE_PHASE", _ZONE: "UTC"}
 """Options of the planner that differ from Flink. Penstock has no local aggregates, and the zone does not depend on the machine."""
 
@@ -73,6 +81,8 @@ class TableEnvironment:
         self._planner = PlannerProcess({name: connector.modes for name, connector in CONNECTORS.items()}, record=record)
         weakref.finalize(self, self._planner.close)
         self._has_defaults = False
+        self._functions: dict[str, UserFunction] = {}
+        """Functions of the program by their names in a plan."""
         self._views = 0
         self._plans = 0
         self._options.update(_DEFAULTS)
@@ -141,6 +151,11 @@ class TableEnvironment:
         if option:
             self._set_option(option[1], option[2].replace("''", "'"))
             return _fixed(["result"], [("OK",)])
+        function = _PYTHON_FUNCTION.match(stmt)
+        if function:
+            create = self.create_temporary_system_function if function["system"] else self.create_temporary_function
+            create(function["name"], _imported(function["place"]))
+            return _fixed(["result"], [("OK",)])
         plan = plan_statement(stmt)
         if plan is not None:
             return self._execute_plan_statement(plan)
@@ -197,6 +212,52 @@ class TableEnvironment:
         self._session().sql(f"DROP TEMPORARY VIEW IF EXISTS {view_path}")
         return exists
 
+    def create_temporary_system_function(self, name: str, function: Any) -> None:
+        """Register a Python function for SQL and the Table API. Its name has no database.
+
+        Args:
+            function: result of `udf`, `udtf` or `udaf`, an instance of `ScalarFunction`, `TableFunction` or `AggregateFunction`, or a plain
+                function with annotations.
+
+        Raises:
+            InvalidJob: the types of the function are not known.
+            SqlError: a function with this name exists.
+        """
+        self._create_function(name, name, wrapped(function), is_system=True)
+
+    def create_temporary_function(self, path: str, function: Any) -> None:
+        """Register a Python function in a database. Without a database, it belongs to `default_database`."""
+        full = ".".join([*_DATABASE, *path.split(".")][-3:])
+        self._create_function(path, full, wrapped(function), is_system=False)
+
+    def drop_temporary_system_function(self, name: str) -> bool:
+        """Drop a function. Return False if it does not exist."""
+        return self._drop_function(name, name, "TEMPORARY SYSTEM")
+
+    def drop_temporary_function(self, path: str) -> bool:
+        """Drop a function. Return False if it does not exist."""
+        return self._drop_function(path, ".".join([*_DATABASE, *path.split(".")][-3:]), "TEMPORARY")
+
+    def list_user_defined_functions(self) -> list[str]:
+        return [str(row[0]) for row in self._session().sql("SHOW USER FUNCTIONS").rows]
+
+    def list_functions(self) -> list[str]:
+        return [str(row[0]) for row in self._session().sql("SHOW FUNCTIONS").rows]
+
+    def _create_function(self, name: str, full: str, found: UserDefinedFunctionWrapper, *, is_system: bool) -> None:
+        function, kind = found.function, found.kind
+        self._session().create_function(
+            name, kind, found.arguments, found.result, deterministic=function.is_deterministic(), is_system=is_system
+        )
+        can_retract = kind == "aggregate" and type(function).retract is not AggregateFunction.retract  # type: ignore[attr-defined]
+        key = plan_name(full)
+        self._functions[key] = UserFunction(key, kind, function, can_retract=can_retract)
+
+    def _drop_function(self, name: str, full: str, scope: str) -> bool:
+        exists = self._functions.pop(plan_name(full), None) is not None
+        self._session().sql(f"DROP {scope} FUNCTION IF EXISTS {name}")
+        return exists
+
     def create_statement_set(self) -> StatementSet:
         return StatementSet(self)
 
@@ -230,7 +291,9 @@ class TableEnvironment:
 
     def _read(self, text: str) -> Plan:
         ttl = as_millis(parse_duration(self._options.get("table.exec.state.ttl", "0 ms")))
-        return read_plan(text, self._options[_ZONE], ttl)
+        for function in self._functions.values():
+            function.zone = self._options[_ZONE]
+        return read_plan(text, self._options[_ZONE], ttl, self._functions)
 
     def _insert(self, text: str) -> TableResult:
         plan = self._read(text)
@@ -308,6 +371,21 @@ class _RowMaker:
         if kind:
             row.set_row_kind(RowKind(kind))
         return row
+
+
+def _imported(place: str) -> Any:
+    """Return the object `module.name`.
+
+    Raises:
+        InvalidJob: the module or the object does not exist.
+    """
+    module, _, name = place.rpartition(".")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidJob(
+            f"SQL: the function {place} cannot be imported: {error}", remedy="write 'module.name' of a Python function"
+        ) from error
 
 
 def _fixed(names: Any, rows: Any) -> TableResult:

@@ -241,6 +241,11 @@ QUERIES: dict[str, str] = {
     "union": "SELECT name, v FROM readings WHERE v > 5 UNION ALL SELECT name, id FROM readings WHERE v IS NULL",
     "values": "SELECT a + 1, b FROM (VALUES (1, 'x'), (2, 'y')) t(a, b) WHERE a > 1",
     "group": "SELECT name, COUNT(*), COUNT(v), SUM(v), AVG(v), MIN(x), MAX(x), AVG(d), SUM(d) FROM readings GROUP BY name",
+    "lists": "SELECT name, LISTAGG(CAST(v AS STRING)), ARRAY_AGG(v), LISTAGG(DISTINCT CAST(v AS STRING), '-'), "
+    "COLLECT(name), ROUND(STDDEV_POP(x), 9), ROUND(STDDEV_SAMP(x), 9), ROUND(VAR_POP(x), 9), ROUND(VAR_SAMP(x), 9) "
+    "FROM readings GROUP BY name",
+    "lists-retraction": "SELECT LISTAGG(CAST(c AS STRING), ';'), ROUND(VAR_POP(s), 6), ROUND(STDDEV_SAMP(s), 6) FROM "
+    "(SELECT name, COUNT(*) c, CAST(SUM(v) AS DOUBLE) s FROM readings GROUP BY name)",
     "group-all": "SELECT COUNT(*), SUM(x), COUNT(DISTINCT name) FROM readings",
     "group-filter": "SELECT name, SUM(v) FILTER (WHERE x > 5), COUNT(DISTINCT v), SUM(DISTINCT v) FROM readings GROUP BY name",
     "having": "SELECT name, COUNT(*) FROM readings GROUP BY name HAVING SUM(v) < 60",

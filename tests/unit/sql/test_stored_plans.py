@@ -18,6 +18,8 @@ from tests.unit.sql.queries import DATABASE, PLANS, QUERIES, TABLE, TABLES, mate
 STATEFUL = (
     *(
         "array-key",
+        "lists",
+        "lists-retraction",
         "group-filter",
         "retraction",
         "hop",
@@ -151,8 +153,8 @@ def test_an_unknown_function_is_refused_by_its_name():
 def test_an_unknown_aggregate_is_refused_by_its_name():
     from penstock.common.errors import InvalidJob
 
-    text = (PLANS / "group.plan.json").read_text().replace("$MAX$1", "$LISTAGG$1")
-    with JobHarness() as harness, pytest.raises(InvalidJob, match="the aggregate LISTAGG"):
+    text = (PLANS / "group.plan.json").read_text().replace("$MAX$1", "$JSON_ARRAYAGG$1")
+    with JobHarness() as harness, pytest.raises(InvalidJob, match="the aggregate JSON_ARRAYAGG"):
         StreamPlan(
             harness.environment(), read_plan(text), tables={TABLE: harness.source("readings")}
         ).add_to_environment()

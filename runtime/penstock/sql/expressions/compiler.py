@@ -11,8 +11,9 @@ from typing import Any
 from penstock.common.errors import InvalidJob
 from penstock.sql.expressions import casts, numbers, times
 from penstock.sql.expressions.registry import FUNCTIONS
+from penstock.sql.expressions.user_calls import scalar_call
 from penstock.sql.expressions.writer import CodeWriter, Value, define
-from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, Range, Rex, SearchArgument
+from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, Range, Rex, SearchArgument, UserCall
 from penstock.sql.plan.types import BYTES, SqlType
 
 _BOOLEAN = SqlType("BOOLEAN")
@@ -96,6 +97,8 @@ class Compiler:
             return self.writer.strict(rex.type, [operand], f"{operand}[{rex.index}]", may_be_null=rex.type.nullable)
         if isinstance(rex, SearchArgument):
             raise self.refusal("a search argument outside of SEARCH")
+        if isinstance(rex, UserCall):
+            return self._user_call(rex)
         special = getattr(self, f"_{rex.name.lower()}", None) if rex.name in SPECIAL else None
         if special is not None:
             found: Value = special(rex)
@@ -105,6 +108,15 @@ class Compiler:
         if rex.name not in FUNCTIONS:
             raise self.refusal(f"the function {rex.name}")
         return FUNCTIONS[rex.name](self, rex.type, [self.write(operand) for operand in rex.operands])
+
+    def _user_call(self, rex: UserCall) -> Value:
+        if rex.function.kind != "scalar":
+            raise self.refusal(f"the {rex.function.kind} function {rex.name} here")
+        operands = [self.write(operand) for operand in rex.operands]
+        function = self.writer.use(f"user{len(self.writer.names)}", scalar_call(rex, self.zone))
+        name = self.writer.variable()
+        self.writer.line(f"{name} = {function}({', '.join(map(str, operands))})")
+        return Value(name, rex.type, nullable=True)
 
     def _negation(self, rex: Call) -> Value:
         return FUNCTIONS["*"](

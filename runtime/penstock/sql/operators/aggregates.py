@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from penstock.common.errors import InvalidJob
+from penstock.datastream.functions import RuntimeContext
 from penstock.sql.expressions import numbers
+from penstock.sql.expressions.user_calls import arguments_of
 from penstock.sql.operators.rows import SqlRow
 from penstock.sql.plan.nodes import AggregateCall
 from penstock.sql.plan.types import INTEGERS, SqlType
+from penstock.sql.tables.objects import value_of
 
 Accumulator = list[Any]
 NOT_A_NUMBER = "NaN"
@@ -20,7 +24,7 @@ NOT_A_NUMBER = "NaN"
 
 
 class Aggregate(ABC):
-    """A function of many values. Values that are NULL are not passed to it.
+    """A function of many values. Values that are NULL are not passed to it. A function of several arguments gets tuples.
 
     Args:
         type: type of the result.
@@ -28,6 +32,8 @@ class Aggregate(ABC):
 
     can_retract = True
     """Whether the function supports `retract`. `_aggregate` refuses a table with updates if not."""
+    takes_null = False
+    """Whether rows whose first argument is NULL are passed."""
 
     can_merge = True
     """Whether the function supports `merge`. Sessions need it."""
@@ -299,7 +305,162 @@ def _count(counts: dict[Any, int], value: Any, change: int) -> int:
     return count
 
 
+class ListAggregate(Aggregate):
+    """LISTAGG: the texts with a delimiter."""
+
+    can_merge = False
+    can_retract = False
+
+    def create(self) -> Accumulator:
+        return []
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        text, delimiter = value if isinstance(value, tuple) else (value, ",")
+        if text is not None:
+            accumulator[:] = [f"{accumulator[0]}{delimiter}{text}" if accumulator else text]
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return accumulator[0] if accumulator else None
+
+
+class RetractableListAggregate(Aggregate):
+    """LISTAGG over a table with updates. The accumulator has the texts and the delimiter."""
+
+    can_merge = False
+
+    def create(self) -> Accumulator:
+        return [[], ","]
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        text, accumulator[1] = value if isinstance(value, tuple) else (value, ",")
+        if text is not None:
+            accumulator[0].append(text)
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        text = value[0] if isinstance(value, tuple) else value
+        if text in accumulator[0]:
+            accumulator[0].remove(text)
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return accumulator[1].join(accumulator[0]) if accumulator[0] else None
+
+
+class ArrayAggregate(Aggregate):
+    """ARRAY_AGG: all values, also NULL."""
+
+    can_merge = False
+    takes_null = True
+
+    def create(self) -> Accumulator:
+        return []
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        accumulator.append(value)
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        if value in accumulator:
+            accumulator.remove(value)
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return tuple(accumulator) if accumulator else None
+
+
+class Collect(Aggregate):
+    """COLLECT: the multiset of the values."""
+
+    can_merge = False
+
+    def create(self) -> Accumulator:
+        return [{}]
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        _count(accumulator[0], value, 1)
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        _count(accumulator[0], value, -1)
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return dict(accumulator[0])
+
+
+class SquaredDistances(Aggregate):
+    """The sum of the squared distances from the mean, by Welford's algorithm. The plan computes STDDEV and VAR from it."""
+
+    can_merge = False
+
+    def create(self) -> Accumulator:
+        return [0, 0.0, 0.0]
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        count, mean, distances = accumulator
+        number = float(value)
+        before = number - mean
+        mean += before / (count + 1)
+        accumulator[:] = [count + 1, mean, distances + before * (number - mean)]
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        count, mean, distances = accumulator
+        if count <= 1:
+            accumulator[:] = self.create()
+            return
+        number = float(value)
+        before = (count * mean - number) / (count - 1)
+        accumulator[:] = [count - 1, before, max(0.0, distances - (number - mean) * (number - before))]
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return accumulator[2] if accumulator[0] else None
+
+
+class UserAggregate(Aggregate):
+    """An aggregate function of the program. The accumulator is a list with the function's own accumulator."""
+
+    can_merge = False
+    is_wide = True
+
+    def __init__(self, call: AggregateCall) -> None:
+        super().__init__(call.type)
+        assert call.user is not None
+        self.can_retract = call.user.can_retract
+        self._call = call
+        self._prepare()
+
+    def _prepare(self) -> None:
+        user = self._call.user
+        assert user is not None
+        self._function = user.implementation
+        self._arguments = arguments_of(self._call.argument_types, user.zone)
+        self._result = value_of(self._call.type, user.zone)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"type": self.type, "can_retract": self.can_retract, "_call": self._call}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()
+
+    def create(self) -> Accumulator:
+        return [self._function.create_accumulator()]
+
+    def add(self, accumulator: Accumulator, value: Any) -> None:
+        self._change(self._function.accumulate, accumulator, value)
+
+    def retract(self, accumulator: Accumulator, value: Any) -> None:
+        self._change(self._function.retract, accumulator, value)
+
+    def _change(self, method: Callable[..., Any], accumulator: Accumulator, value: Any) -> None:
+        changed = method(accumulator[0], *self._arguments(value))
+        if changed is not None:
+            accumulator[0] = changed
+
+    def result(self, accumulator: Accumulator) -> Any:
+        return self._result(self._function.get_value(accumulator[0]))
+
+
 FUNCTIONS: dict[str, type[Aggregate]] = {
+    "ARRAY_AGG": ArrayAggregate,
+    "COLLECT": Collect,
+    "LISTAGG": ListAggregate,
+    "WELFORD_M2": SquaredDistances,
     "COUNT": Count,
     "SUM": Sum,
     "SUM0": SumOrZero,
@@ -312,7 +473,10 @@ FUNCTIONS: dict[str, type[Aggregate]] = {
     "ROW_NUMBER": Count,
 }
 """Aggregates by Flink's names."""
+SEVERAL = ("LISTAGG",)
+"""Aggregates with several arguments."""
 _RETRACTABLE: dict[str, type[Aggregate]] = {
+    "LISTAGG": RetractableListAggregate,
     "MIN": RetractableMinimum,
     "MAX": RetractableMaximum,
     "FIRST_VALUE": RetractableFirst,
@@ -321,31 +485,32 @@ _RETRACTABLE: dict[str, type[Aggregate]] = {
 
 
 def _aggregate(call: AggregateCall, *, retracts: bool) -> Aggregate:
-    found = FUNCTIONS.get(call.function)
+    found = FUNCTIONS.get(call.function) if call.user is None else None
     if found is not None and retracts:
         found = _RETRACTABLE.get(call.function, found)
-    if found is None or (retracts and not found.can_retract):
-        over = " over a table with updates" if found is not None else ""
+    aggregate = UserAggregate(call) if call.user is not None else found(call.type) if found is not None else None
+    if aggregate is None or (retracts and not aggregate.can_retract):
+        over = " over a table with updates" if aggregate is not None else ""
         raise InvalidJob(
             f"SQL: Penstock does not support the aggregate {call.function}{over}",
-            remedy=f"use one of {', '.join(sorted(FUNCTIONS))}",
+            remedy="define its method retract()" if call.user else f"use one of {', '.join(sorted(FUNCTIONS))}",
         )
-    if call.distinct and call.argument_types[0].contains("MAP", "MULTISET"):
+    if len(call.arguments) > 1 and call.function not in SEVERAL and not aggregate.is_wide:
+        raise InvalidJob(
+            f"SQL: Penstock does not support {call.function} with {len(call.arguments)} arguments",
+            remedy="use one argument, for example a concatenation of the columns",
+        )
+    if call.distinct and any(type.contains("MAP", "MULTISET") for type in call.argument_types):
         raise InvalidJob(
             f"SQL: Penstock does not support {call.function}(DISTINCT …) of the type {call.argument_types[0]}",
             remedy="CAST the argument to STRING",
         )
-    aggregate = found(call.type)
     if not call.distinct:
         return aggregate
-    return Distinct(aggregate, of_floats=call.argument_types[0].name in ("DOUBLE", "FLOAT"))
-
-
-def _arguments_of(call: AggregateCall, *, is_wide: bool) -> Any:
-    """Return the columns of the arguments: all columns, or one column. -1 means that the call counts rows."""
-    if is_wide:
-        return call.arguments
-    return call.arguments[0] if call.arguments else -1
+    of_floats = bool(call.argument_types) and call.argument_types[0].name in ("DOUBLE", "FLOAT")
+    found_distinct = Distinct(aggregate, of_floats=of_floats)
+    found_distinct.is_wide = aggregate.is_wide
+    return found_distinct
 
 
 class Aggregates:
@@ -359,16 +524,21 @@ class Aggregates:
     """
 
     def __init__(self, calls: tuple[AggregateCall, ...], *, retracts: bool) -> None:
+        self.user_functions = [call.user for call in calls if call.user is not None]
         self._named = calls
-        self._calls: list[tuple[Aggregate, Any, int]] = []
+        self._calls: list[tuple[Aggregate, _Argument, int]] = []
         for call in calls:
             aggregate = _aggregate(call, retracts=retracts)
-            self._calls.append((aggregate, _arguments_of(call, is_wide=aggregate.is_wide), call.filter))
-            if len(call.arguments) > 1 and not aggregate.is_wide:
-                raise InvalidJob(
-                    f"SQL: Penstock does not support {call.function} with {len(call.arguments)} arguments",
-                    remedy="use one argument, for example a concatenation of the columns",
-                )
+            self._calls.append((aggregate, _Argument(call.arguments, aggregate.is_wide), call.filter))
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the functions of the program."""
+        for function in self.user_functions:
+            function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in self.user_functions:
+            function.close()
 
     def check_merge(self) -> None:
         """Check that accumulators can be merged.
@@ -389,26 +559,35 @@ class Aggregates:
             aggregate.merge(accumulator, other)
 
     def create(self) -> list[Accumulator]:
-        return [aggregate.create() for aggregate, _, _ in self._calls]
+        return [call[0].create() for call in self._calls]
 
     def add(self, accumulators: list[Accumulator], row: SqlRow) -> None:
-        for (aggregate, argument, filter), accumulator in zip(self._calls, accumulators, strict=True):
+        for (aggregate, argument_of, filter), accumulator in zip(self._calls, accumulators, strict=True):
             if filter < 0 or row[filter] is True:
-                if aggregate.is_wide:
-                    aggregate.add(accumulator, tuple([row[index] for index in argument]))
-                    continue
-                value = 1 if argument < 0 else row[argument]
-                if value is not None:
+                value = argument_of(row)
+                if aggregate.takes_null or value is not None:
                     aggregate.add(accumulator, value)
 
     def retract(self, accumulators: list[Accumulator], row: SqlRow) -> None:
-        for (aggregate, argument, filter), accumulator in zip(self._calls, accumulators, strict=True):
+        for (aggregate, argument_of, filter), accumulator in zip(self._calls, accumulators, strict=True):
             if filter < 0 or row[filter] is True:
-                value = 1 if argument < 0 else row[argument]
-                if value is not None:
+                value = argument_of(row)
+                if aggregate.takes_null or value is not None:
                     aggregate.retract(accumulator, value)
 
     def results(self, accumulators: list[Accumulator]) -> SqlRow:
-        return tuple(
-            [aggregate.result(found) for (aggregate, _, _), found in zip(self._calls, accumulators, strict=True)]
-        )
+        return tuple([call[0].result(found) for call, found in zip(self._calls, accumulators, strict=True)])
+
+
+@dataclass(frozen=True)
+class _Argument:
+    """The argument of a call. Several arguments are a tuple."""
+
+    columns: tuple[int, ...]
+    is_wide: bool
+
+    def __call__(self, row: SqlRow) -> Any:
+        columns = self.columns
+        if len(columns) == 1 and not self.is_wide:
+            return row[columns[0]]
+        return tuple([row[column] for column in columns]) if columns or self.is_wide else 1

@@ -8,6 +8,7 @@ from typing import Any
 from penstock.datastream.functions import FlatMapFunction, RuntimeContext
 from penstock.sql.expressions.compiler import compile_rows
 from penstock.sql.plan.rex import Rex
+from penstock.sql.plan.user_functions import functions_in
 
 
 class CalcFunction(FlatMapFunction):
@@ -27,6 +28,12 @@ class CalcFunction(FlatMapFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._compute = self._compiled()
+        for function in functions_in(self._arguments[:2]):
+            function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in functions_in(self._arguments[:2]):
+            function.close()
 
     def flat_map(self, value: Any) -> list[Any]:
         assert self._compute is not None

@@ -7,15 +7,28 @@ from typing import Any
 
 from penstock.datastream.functions import FlatMapFunction, RuntimeContext
 from penstock.sql.expressions.compiler import compile_rows, compile_value
+from penstock.sql.expressions.user_calls import table_call
 from penstock.sql.operators.rows import INSERT, SqlRow
 from penstock.sql.plan.nodes import Correlate, refusal
-from penstock.sql.plan.rex import Call
+from penstock.sql.plan.rex import Call, UserCall
 from penstock.sql.plan.types import SqlType
+from penstock.sql.plan.user_functions import functions_in
 
 _ORDINALITY = "UNNEST_ROWS_WITH_ORDINALITY"
 _UNNEST = ("UNNEST_ROWS", _ORDINALITY)
 
 Table = Callable[[SqlRow], Iterator[SqlRow]]
+
+
+def table_of(node: Correlate, zone: str) -> Table:
+    """Return a function from a row to the rows of its table function."""
+    call = node.call
+    if not isinstance(call, UserCall):
+        return unnest(node, zone)
+    if call.function.kind != "table":
+        raise refusal(f"{call.name} is not a table function", "declare it with @udtf")
+    arguments, rows = compile_rows(call.operands, None, zone), table_call(call, zone)
+    return lambda row: rows(arguments(row)[0])
 
 
 def unnest(node: Correlate, zone: str) -> Table:
@@ -76,13 +89,19 @@ class CorrelateFunction(FlatMapFunction):
     def _compiled(self) -> tuple[Table, Callable[[Any], list[Any]] | None]:
         condition = self._node.condition
         accepts = None if condition is None else compile_rows([], condition, self._zone)
-        return unnest(self._node, self._zone), accepts
+        return table_of(self._node, self._zone), accepts
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key not in ("_table", "_accepts")}
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._table, self._accepts = self._compiled()
+        for function in functions_in((self._node.call, self._node.condition)):
+            function.open(runtime_context)
+
+    def close(self) -> None:
+        for function in functions_in((self._node.call, self._node.condition)):
+            function.close()
 
     def flat_map(self, value: Any) -> Iterator[Any]:
         kind, row = value if self._changelog else (INSERT, value)

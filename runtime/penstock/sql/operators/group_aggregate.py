@@ -32,7 +32,11 @@ class GroupAggregateFunction(KeyedProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         ttl = self._node.ttl_ms or None
+        self._aggregates.open(runtime_context)
         self._state = runtime_context.get_state(ValueStateDescriptor("groupAggregateState", ttl=ttl))
+
+    def close(self) -> None:
+        self._aggregates.close()
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Change]:
         kind, row = value if self._changelog else (INSERT, value)

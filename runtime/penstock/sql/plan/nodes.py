@@ -8,6 +8,7 @@ from typing import Any
 from penstock.common.errors import InvalidJob
 from penstock.sql.plan.rex import Rex, rex_of
 from penstock.sql.plan.types import SqlType
+from penstock.sql.plan.user_functions import UserFunction
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,8 @@ class AggregateCall:
     filter: int
     distinct: bool
     type: SqlType
+    user: UserFunction | None = None
+    """The function of the program, if the aggregate is one."""
 
 
 @dataclass(frozen=True)

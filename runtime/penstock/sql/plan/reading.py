@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from penstock.sql.plan import changes, groups, joins, over, windows
@@ -29,6 +30,7 @@ from penstock.sql.plan.nodes import (
 from penstock.sql.plan.rex import rex_of
 from penstock.sql.plan.source import Reader, Source, order_of, ttl_ms
 from penstock.sql.plan.types import type_of
+from penstock.sql.plan.user_functions import UserFunction, functions_of_session
 
 
 def _table(raw: dict[str, Any]) -> TableInfo:
@@ -170,19 +172,23 @@ READERS = {
 """The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""
 
 
-def read_plan(text: str, zone: str = "UTC", ttl_ms: int = 0) -> Plan:
+def read_plan(
+    text: str, zone: str = "UTC", ttl_ms: int = 0, functions: Mapping[str, UserFunction] | None = None
+) -> Plan:
     """Return the plan that Flink's planner compiled.
 
     Args:
         text: JSON of a compiled plan.
         zone: time zone of TIMESTAMP_LTZ columns, if the plan names none.
         ttl_ms: TTL of the states whose TTL is not a part of the plan.
+        functions: functions of the program by their names in a plan.
 
     Raises:
         InvalidJob: the plan contains a node, a type or a function that Penstock does not have. The error names it.
     """
     try:
-        return _plan_of(json.loads(text), zone, ttl_ms)
+        with functions_of_session(functions or {}):
+            return _plan_of(json.loads(text), zone, ttl_ms)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise refusal(
             f"this is not a compiled plan that Penstock can read ({type(error).__name__}: {error})",

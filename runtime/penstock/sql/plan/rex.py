@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.sql.plan.types import SqlType, type_of
+from penstock.sql.plan.user_functions import UserFunction, session_function
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,19 @@ class Call:
 
 
 @dataclass(frozen=True)
+class UserCall:
+    """A call of a function of the program."""
+
+    function: UserFunction
+    operands: tuple[Rex, ...]
+    type: SqlType
+
+    @property
+    def name(self) -> str:
+        return self.function.name
+
+
+@dataclass(frozen=True)
 class FieldAccess:
     """A field of a row, by its position."""
 
@@ -62,7 +76,7 @@ class FieldAccess:
     type: SqlType
 
 
-Rex = FieldAccess | InputRef | Literal | SearchArgument | Call
+Rex = FieldAccess | UserCall | InputRef | Literal | SearchArgument | Call
 
 
 def rex_of(node: dict[str, Any]) -> Rex:
@@ -83,6 +97,10 @@ def rex_of(node: dict[str, Any]) -> Rex:
     if kind == "CALL" and "internalName" in node:
         name = node["internalName"].strip("$").rsplit("$", 1)[0]
         return Call(name, tuple(map(rex_of, node.get("operands", ()))), type_of(node["type"]))
+    named = node.get("systemName") or node.get("catalogName")
+    function = session_function(str(named)) if kind == "CALL" and named else None
+    if function is not None:
+        return UserCall(function, tuple(map(rex_of, node.get("operands", ()))), type_of(node["type"]))
     what = node.get("systemName") or node.get("catalogName") or node.get("class") or kind
     raise InvalidJob(
         f"SQL: Penstock cannot evaluate {what}",

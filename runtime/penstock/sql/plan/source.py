@@ -9,6 +9,7 @@ from typing import Any
 
 from penstock.sql.plan.nodes import AggregateCall, Column, Node, SortField, refusal
 from penstock.sql.plan.types import type_of
+from penstock.sql.plan.user_functions import session_function
 
 _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:\.(\d+))?S)?)?$")
 _UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -72,10 +73,13 @@ def calls_of(raw_calls: list[dict[str, Any]], columns: tuple[Column, ...]) -> tu
     calls = []
     for raw in raw_calls:
         name = (raw.get("internalName") or raw.get("systemName") or raw.get("catalogName") or "?").strip("$")
-        name = name.rsplit("$", 1)[0]
+        user = None if "internalName" in raw else session_function(name)
+        name = name.split("$")[0]
         arguments = tuple(raw["argList"])
         types = tuple(columns[index].type for index in arguments)
-        calls.append(AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"])))
+        calls.append(
+            AggregateCall(name, arguments, types, raw["filterArg"], raw["distinct"], type_of(raw["type"]), user)
+        )
     return tuple(calls)
 
 

@@ -31,6 +31,7 @@ import org.apache.flink.table.operations.DescribeTableOperation;
 import org.apache.flink.table.operations.StatementSetOperation;
 import org.apache.flink.table.operations.ddl.CreateTableOperation;
 import org.apache.flink.table.operations.ddl.DropTableOperation;
+import org.apache.flink.table.functions.UserDefinedFunction;
 import org.apache.flink.table.types.DataType;
 import org.apache.flink.table.types.utils.DataTypeUtils;
 import org.apache.flink.types.Row;
@@ -101,6 +102,9 @@ public class PlannerMain {
             env.createTemporaryView((String) request.get("name"), env.sqlQuery(sql));
             return result("done");
         }
+        if (action.equals("function")) {
+            return function(request);
+        }
         if (action.equals("set-of-statements")) {
             String all = String.join("\n", new String[] {"EXECUTE STATEMENT SET BEGIN", sql, "END"});
             return planOf((Operation) env.getParser().parse(all).get(0));
@@ -110,6 +114,22 @@ public class PlannerMain {
             throw new IllegalArgumentException("one statement is expected, got " + operations.size());
         }
         return execute((Operation) operations.get(0), sql);
+    }
+
+    private Map function(Map request) throws Exception {
+        String name = (String) request.get("name");
+        String arguments = (String) request.get("arguments");
+        UserDefinedFunction function = PenstockFunctions.create(
+            (String) request.get("kind"),
+            arguments.isEmpty() ? null : (List) new ObjectMapper().readValue(arguments, List.class),
+            (String) request.get("result"),
+            "true".equals(request.get("deterministic")));
+        if ("system".equals(request.get("scope"))) {
+            env.createTemporarySystemFunction(name, function);
+        } else {
+            env.createTemporaryFunction(name, function);
+        }
+        return result("done");
     }
 
     private Map execute(Operation operation, String sql) throws Exception {

@@ -28,7 +28,7 @@ FLINK_VERSION = "2.3.0"
 WHEEL = "apache-flink-libraries"
 _LOADER, _INNER = f"flink-table-planner-loader-{FLINK_VERSION}.jar", "flink-table-planner.jar"
 _NEEDED = ("flink-table-api-java-uber", "flink-table-runtime", "flink-dist", "flink-cep")
-_OWN = ("PlannerMain.java", "PenstockCatalog.java", "PenstockTables.java")
+_OWN = ("PlannerMain.java", "PenstockCatalog.java", "PenstockTables.java", "PenstockFunctions.java")
 _BUILD_TIMEOUT_S = 300
 
 

@@ -121,6 +121,23 @@ class PlannerProcess:
     def create_view(self, name: str, query: str) -> None:
         self._ask({"action": "view", "name": name, "sql": query})
 
+    def create_function(
+        self, name: str, kind: str, arguments: list[str] | None, result: str, *, deterministic: bool, is_system: bool
+    ) -> None:
+        """Register the types of a function of the program. `arguments` of None means any types."""
+        self._ask(
+            {
+                "action": "function",
+                "name": name,
+                "kind": kind,
+                "arguments": "" if arguments is None else json.dumps(arguments),
+                "result": result,
+                "deterministic": "true" if deterministic else "false",
+                "scope": "system" if is_system else "catalog",
+                "sql": "",
+            }
+        )
+
     def close(self) -> None:
         with self._lock:
             process, self._process = self._process, None

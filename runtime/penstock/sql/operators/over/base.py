@@ -21,6 +21,7 @@ class OverFunction(KeyedProcessFunction):
         self._retention = Retention(node.ttl_ms)
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._aggregates.open(runtime_context)
         self._accumulators = runtime_context.get_state(ValueStateDescriptor("accState"))
         self._rows = runtime_context.get_map_state(MapStateDescriptor("inputState"))
         self._retention.open(runtime_context)

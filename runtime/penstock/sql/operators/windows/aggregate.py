@@ -72,6 +72,7 @@ class WindowAggregateFunction(KeyedProcessFunction):
         self._has_starts = node.window.kind == "session"
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._results.aggregates.open(runtime_context)
         self._state = runtime_context.get_map_state(MapStateDescriptor("window-aggs"))
         self._late = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 

@@ -68,6 +68,7 @@ class SessionAggregateFunction(KeyedProcessFunction):
         self._gap_ms = node.window.size_ms
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        self._results.aggregates.open(runtime_context)
         state = runtime_context.get_map_state(MapStateDescriptor("session-aggs"))
         self._sessions = SessionStates(self._results.clock, self._gap_ms, state, self._merge)
         self._late = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
