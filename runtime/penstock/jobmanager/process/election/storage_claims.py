@@ -13,16 +13,22 @@ exists. A read costs a tenth of a listing or less. Objects of terms that are mor
 from __future__ import annotations
 
 import logging
+import re
+from contextlib import suppress
 
 import msgspec
 
 from penstock.checkpoint.files.storage import CheckpointStorage, read_record
 from penstock.checkpoint.store.object_store import ObjectMissing
-from penstock.common.errors import PenstockError
+from penstock.common.errors import PenstockError, StorageError
 from penstock.jobmanager.process.election.claims import Holder
 
 FOLDER = "election"
 _BEAT = ".beat"
+_TERM = re.compile("[1-9][0-9]{0,17}")
+"""Name of a claim. Files with other names, such as those of a person, are ignored."""
+_LISTINGS = 5
+"""Number of listings until a listed claim can be read. A holder of a higher term may delete it in between."""
 _KEPT = 100
 """Number of terms whose objects are kept."""
 _LIST_EVERY = 60
@@ -92,15 +98,18 @@ class StorageClaims:
 
     def _find_newest(self) -> Holder | None:
         """List the terms, and return the claim of the highest one."""
-        terms = self._terms()
-        if not terms:
-            return None
-        if self._newest is not None and self._newest.term == terms[-1]:
-            return self._newest
-        try:
-            return read_record(self._storage, _path(terms[-1]), Holder, _REMEDY)
-        except ObjectMissing:  # a holder of a higher term has deleted the claim since the listing
-            return self._find_newest()
+        for _ in range(_LISTINGS):
+            terms = self._terms()
+            if not terms:
+                return None
+            if self._newest is not None and self._newest.term == terms[-1]:
+                return self._newest
+            with suppress(ObjectMissing):  # a holder of a higher term has deleted the claim since the listing
+                return read_record(self._storage, _path(terms[-1]), Holder, _REMEDY)
+        raise StorageError(
+            f"{self._storage.url_of(_path(terms[-1]))} is listed, but cannot be read",
+            remedy="check that the storage of the election shows each object after its put",
+        )
 
     def _exists(self, term: int) -> bool:
         try:
@@ -110,7 +119,7 @@ class StorageClaims:
         return True
 
     def _terms(self) -> list[int]:
-        return sorted(int(name) for name in self._storage.list_names(FOLDER) if name.isdecimal())
+        return sorted(int(name) for name in self._storage.list_names(FOLDER) if _TERM.fullmatch(name))
 
     def _clean(self, terms: list[int]) -> None:
         old = [term for term in terms if term <= terms[-1] - _KEPT]

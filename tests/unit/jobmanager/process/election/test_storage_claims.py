@@ -11,7 +11,7 @@ from penstock.checkpoint.files.storage import CheckpointStorage
 from penstock.checkpoint.store.faults import FaultyStore
 from penstock.checkpoint.store.local_store import LocalStore
 from penstock.checkpoint.store.retrying_store import RetryingStore, Stores
-from penstock.common.errors import SnapshotTorn
+from penstock.common.errors import SnapshotTorn, StorageError
 from penstock.jobmanager.process.election.claims import Holder
 from penstock.jobmanager.process.election.storage_claims import FOLDER, StorageClaims
 
@@ -144,3 +144,20 @@ def test_the_record_has_the_addresses_of_the_leader(storage: CheckpointStorage) 
     StorageClaims(storage).claim(Holder("a", term=1, rest="http://10.0.0.1:8081", link="10.0.0.1:4711"), None)
     found = msgspec.json.decode(storage.read(f"{FOLDER}/1"), type=Holder)
     assert (found.rest, found.link) == ("http://10.0.0.1:8081", "10.0.0.1:4711")
+
+
+@pytest.mark.parametrize("name", ["007", "\u0667", "0", "9" * 19, "9" * 200, "7.writing", "7.txt", "x/8"])
+def test_a_foreign_file_in_the_folder_is_no_claim(storage: CheckpointStorage, name: str) -> None:
+    claims = StorageClaims(storage)
+    storage.put(f"{FOLDER}/{name}", b"{}")
+    assert claims.current() is None
+    assert claims.claim(Holder("a", term=1), None)
+    assert StorageClaims(storage).current() == Holder("a", term=1)
+
+
+def test_a_listed_claim_that_cannot_be_read_is_an_error(
+    storage: CheckpointStorage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CheckpointStorage, "list_names", lambda self, folder: ["3"])
+    with pytest.raises(StorageError, match="election/3 is listed, but cannot be read"):
+        StorageClaims(storage).current()

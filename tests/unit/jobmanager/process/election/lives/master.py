@@ -194,7 +194,7 @@ class Master:
                 raise
             except PenstockError as error:
                 self.world.note(f"{self.host.name} fails over: {error.message}")
-                self.checkpoints.end_attempt("failed", 0)
+                self.checkpoints.end_attempt("failed", self._now_ms())
                 strand().pause(0.5)
             else:
                 if is_finished:
@@ -233,7 +233,7 @@ class Master:
         if ended:
             self.record.violations.append(f"{self.host.name} runs a job that has ended: {self.record.ends}")
         position, files = self._restore(recovery)
-        self.checkpoints.coordinator.begin(recovery, job(), 0)
+        self.checkpoints.coordinator.begin(recovery, job(), self._now_ms())
         rounds = 0
         while position < NUMBERS:
             strand().pause(EPOCH_S)
@@ -276,6 +276,9 @@ class Master:
         except TransientFailure as failure:
             raise StorageError(f"the sink did not answer: {failure}") from failure
 
+    def _now_ms(self) -> int:
+        return int(self.host.monotonic() * 1000)
+
     def _write(self, position: int) -> dict[str, Any]:
         while True:
             try:
@@ -287,15 +290,18 @@ class Master:
     def _checkpoint(self, recovery: Recovery, position: int, files: list[dict[str, Any]], piece: str | None) -> bool:
         coordinator = self.checkpoints.coordinator
         coordinator.trigger_checkpoint()
-        request = coordinator.next_trigger(0)
-        assert request is not None
+        while (request := coordinator.next_trigger(self._now_ms())) is None:
+            for event in coordinator.tick(self._now_ms()):
+                if isinstance(event, JobMustFail):
+                    raise event.error
+            strand().pause(EPOCH_S)
         splits = [SplitPosition("numbers", {}, position)]
         coordinator.on_barrier(request.checkpoint_id, {"numbers": SourceState(splits)})
         keyed = {"key_groups": [0, 127], "files": files, "states": {}}
-        coordinator.on_ack(ack(request, keyed=keyed, committables=[piece] if piece else []), 0)
+        coordinator.on_ack(ack(request, keyed=keyed, committables=[piece] if piece else []), self._now_ms())
         is_complete = False
         while coordinator.is_in_progress or not is_complete:
-            for event in coordinator.tick(0):
+            for event in coordinator.tick(self._now_ms()):
                 if isinstance(event, JobMustFail):
                     raise event.error
                 if isinstance(event, CheckpointCompleted):
@@ -319,4 +325,4 @@ class Master:
                 strand().pause(1.0)
         state: Any = status.value
         self.record.announce(self.world, self.host.name, status)
-        self.checkpoints.coordinator.shutdown(state, 0)
+        self.checkpoints.coordinator.shutdown(state, self._now_ms())
