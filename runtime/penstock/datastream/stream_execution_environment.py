@@ -105,7 +105,8 @@ class StreamExecutionEnvironment(SourceMethods):
 
         Args:
             host: host name of the JobManager, or its URL with the port (`https://flink.example.com`). If it is not a URL, the client
-                uses https if a CA file is given or `rest.ssl.enabled` is set.
+                uses https if a CA file is given or `rest.ssl.enabled` is set. If the cluster has several masters, name all of them,
+                separated by commas.
             port: port of the REST API.
             configuration: settings of the program. They override `penstock.yaml`.
             token: bearer token. Default: the content of the file that PENSTOCK_TOKEN_FILE names.
@@ -122,7 +123,7 @@ class StreamExecutionEnvironment(SourceMethods):
         ca_file = ca_file or os.environ.get("PENSTOCK_CA_FILE") or settings.get(options.REST_SSL_CA_FILE)
         client_certificate = client_certificate or os.environ.get("PENSTOCK_CLIENT_CERTIFICATE") or None
         scheme = "https" if ca_file or settings.get(options.REST_SSL_ENABLED) else "http"
-        url = host if "://" in host else f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        url = ",".join(_url_of(one.strip(), port, scheme) for one in host.split(","))
         executor = remote_executor(url, token or _token_of_environment(), ca_file, client_certificate)
         return StreamExecutionEnvironment(settings, executor)
 
@@ -456,6 +457,12 @@ def _user_script() -> str | None:
     """Return the file of the running program."""
     path = getattr(sys.modules.get("__main__"), "__file__", None)
     return None if path is None else os.path.abspath(path)
+
+
+def _url_of(host: str, port: int, scheme: str) -> str:
+    if "://" in host:
+        return host
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _token_of_environment() -> str | None:

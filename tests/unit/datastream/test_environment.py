@@ -353,3 +353,26 @@ def test_modes(env: StreamExecutionEnvironment) -> None:
     env.set_runtime_mode(RuntimeExecutionMode.BATCH)
     env.from_collection([1]).print()
     assert env.get_program().configuration["execution.runtime-mode"] == "BATCH"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("one", "http://one:8081"),
+        ("::1", "http://[::1]:8081"),
+        ("https://flink.example.com", "https://flink.example.com"),
+        ("one, two", "http://one:8081,http://two:8081"),
+        ("http://one:1,https://two:2", "http://one:1,https://two:2"),
+    ],
+)
+def test_a_remote_environment_takes_one_master_or_all_masters_of_a_cluster(
+    host: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PENSTOCK_CA_FILE", "PENSTOCK_TOKEN_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    urls: list[str] = []
+    monkeypatch.setattr(
+        "penstock.datastream.stream_execution_environment.remote_executor", lambda url, *more: urls.append(url)
+    )
+    StreamExecutionEnvironment.create_remote_environment(host)
+    assert urls == [url]
