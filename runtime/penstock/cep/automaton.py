@@ -159,7 +159,7 @@ def states_of(start: Draft) -> tuple[State, ...]:
 
 
 def _state(draft: Draft, edges: tuple[Edge, ...]) -> State:
-    reached = list(_proceeding(draft))
+    reached = list(proceeding(draft))
     gaps = [edge.gap_ms for edge in edges if edge.action != STOP]
     gaps = gaps or [found.state.gap_ms for found in reached if found.state.kind == "pending"]
     complete = (found.formula for found in reached if found.state.kind == "final" and not found.is_guarded)
@@ -174,7 +174,7 @@ def _state(draft: Draft, edges: tuple[Edge, ...]) -> State:
 
 def _edges_behind(draft: Draft) -> Iterator[tuple[Formula, int, Draft, Draft]]:
     """Yield the edges of a state and of the states behind its PROCEED edges: formula, action, source and target."""
-    for found in _proceeding(draft):
+    for found in proceeding(draft):
         state = found.state
         if state.kind == "stop":
             yield found.formula, STOP, state, state
@@ -186,7 +186,7 @@ def _edges_behind(draft: Draft) -> Iterator[tuple[Formula, int, Draft, Draft]]:
                 yield formula, action, state, target
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """A state behind PROCEED edges, with the formula of these edges. `is_guarded`: whether they leave a guard."""
 
     state: Draft
@@ -194,10 +194,10 @@ class _Reached(NamedTuple):
     is_guarded: bool
 
 
-def _proceeding(draft: Draft) -> Iterator[_Reached]:
+def proceeding(draft: Draft) -> Iterator[Reached]:
     """Yield the state itself and the states behind its PROCEED edges. The last edge is followed first."""
-    visited: set[_Reached] = set()
-    stack = [_Reached(draft, TRUE, is_guarded=False)]
+    visited: set[Reached] = set()
+    stack = [Reached(draft, TRUE, is_guarded=False)]
     while stack:
         found = stack.pop()
         if found in visited:
@@ -208,4 +208,4 @@ def _proceeding(draft: Draft) -> Iterator[_Reached]:
         for action, target, own in found.state.edges:
             formula = both(found.formula, own) if action == PROCEED else None
             if formula is not None:
-                stack.append(_Reached(target, formula, is_guarded))
+                stack.append(Reached(target, formula, is_guarded))

@@ -5,13 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from penstock.cep.automaton import IGNORE, PROCEED, TAKE, TRUE, Automaton, Draft, Formula, both, negated, states_of
+from penstock.cep.automaton import (
+    IGNORE,
+    PROCEED,
+    TAKE,
+    TRUE,
+    Automaton,
+    Draft,
+    Formula,
+    both,
+    negated,
+    proceeding,
+    states_of,
+)
 from penstock.cep.conditions import ALWAYS, Condition
 from penstock.cep.pattern import Contiguity, GroupPattern, Pattern, WithinType
 from penstock.common.program.user_location import refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 
 def compile_pattern(pattern: Pattern) -> Automaton:
@@ -209,9 +221,9 @@ class _Compiler:
                 self._add_stop(following, state)
 
     def _without_nots(self, place: _Place, sink: Draft) -> Draft:
-        """Return the state after an accepted event of an optional pattern: the patterns that must not occur before it are not in force."""
-        forbidden = {self._stop_states.get(before.pattern.get_name()) for before in self._nots_before(place)}
-        if not forbidden or not place.pattern.quantifier.is_optional:
+        """Return the state after an accepted event: patterns that must not occur before the event are not in force any more."""
+        lifted = {self._stop_states.get(before.pattern.get_name()) for before in self._all_nots_before(place)}
+        if not any(found.state in lifted for found in proceeding(sink)):
             return sink
         copies: dict[Draft, Draft] = {}
 
@@ -222,13 +234,22 @@ class _Compiler:
                 return copies[state]
             found = copies[state] = Draft(state.kind, state.stage, state.gap_ms)
             for action, target, formula in state.edges:
-                if action != PROCEED:
-                    found.add(action, found if target is state else target, formula)
-                elif target not in forbidden:
-                    found.add(PROCEED, copied(target), formula)
+                if action == TAKE:
+                    found.add(TAKE, found if target is state else target, formula)
+                elif target not in lifted:
+                    found.add(action, copied(target), formula)
             return found
 
         return copied(sink)
+
+    def _all_nots_before(self, place: _Place) -> Iterator[_Place]:
+        """Yield all `not_followed_by` patterns before this pattern, also before the groups around it."""
+        at: _Place | None = place
+        while at is not None:
+            for index in range(at.index):
+                if at.sequence[index].contiguity is Contiguity.NOT_FOLLOW:
+                    yield _Place(at.sequence, index, at.group)
+            at = at.group
 
     # --- patterns that accept events --------------------------------------------------------------------------
 

@@ -50,6 +50,7 @@ class PatternFunction(KeyedProcessFunction):
 
     Args:
         event_type: type of the events, or None for builtin values.
+        time: function from an event to its time (ms). Default: the timestamp of the record.
         late: side output of late events. Without it, they are counted and dropped.
     """
 
@@ -61,6 +62,7 @@ class PatternFunction(KeyedProcessFunction):
         event_type: TypeInformation | None = None,
         in_processing_time: bool = False,
         comparator: Comparator | None = None,
+        time: Callable[[Any], int] | None = None,
         late: OutputTag | None = None,
     ) -> None:
         self._automaton = automaton
@@ -68,6 +70,7 @@ class PatternFunction(KeyedProcessFunction):
         self._event_type = event_type
         self._in_processing_time = in_processing_time
         self._comparator = comparator
+        self._time = time
         self._late = late
 
     @property
@@ -105,7 +108,7 @@ class PatternFunction(KeyedProcessFunction):
             self._enqueue(now, value)
             timers.register_processing_time_timer(now + 1)
             return None
-        timestamp: int | None = ctx.timestamp()
+        timestamp: int | None = ctx.timestamp() if self._time is None else self._time(value)
         if timestamp is None:
             raise InvalidJob(
                 "a pattern in event time got an event without a timestamp",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.datastream.functions import MapFunction
 from penstock.graph.program import upstream_first
 from penstock.sql.expressions.compiler import literal
+from penstock.sql.operators import match
 from penstock.sql.operators import streams as changes
 from penstock.sql.operators.calc import CalcFunction
 from penstock.sql.operators.changes import UpsertMaterializeFunction
@@ -50,6 +51,7 @@ class NotNull(MapFunction):
 _FAMILIES: dict[type[Node], Translate] = {
     **changes.TRANSLATIONS,
     **joins.TRANSLATIONS,
+    **match.TRANSLATIONS,
     **over.TRANSLATIONS,
     **windows.TRANSLATIONS,
 }

@@ -35,6 +35,8 @@ VIEWS = (
     "CREATE TEMPORARY VIEW totals AS SELECT name, COUNT(*) c, SUM(v) s FROM readings GROUP BY name",
     "CREATE TEMPORARY VIEW counted AS SELECT name, window_time wt, COUNT(*) c FROM TABLE(TUMBLE(TABLE readings, DESCRIPTOR(ts), "
     "INTERVAL '5' SECOND)) GROUP BY name, window_start, window_end, window_time",
+    "CREATE TEMPORARY VIEW matched AS SELECT * FROM readings MATCH_RECOGNIZE (PARTITION BY name ORDER BY ts "
+    "MEASURES a.id AS f, MATCH_ROWTIME() AS t AFTER MATCH SKIP TO NEXT ROW PATTERN (a b) DEFINE b AS b.v > a.v)",
     "CREATE TEMPORARY VIEW other_totals AS SELECT name, COUNT(*) c, MAX(w) w FROM others GROUP BY name",
 )
 """Queries as tables. Most of them change, so that their readers get retractions."""
@@ -222,8 +224,73 @@ CLOCK: dict[str, str] = {
 }
 """Queries whose results depend on the clock, or on the order of two inputs. They have a plan, and no result of Flink."""
 
+
+def _match(
+    measures: str, pattern: str, define: str = "", after: str = "PAST LAST ROW", by: str = "name", order: str = "ts"
+) -> str:
+    partition = f"PARTITION BY {by} " if by else ""
+    definitions = f" DEFINE {define}" if define else ""
+    return (
+        f"SELECT * FROM readings MATCH_RECOGNIZE ({partition}ORDER BY {order} MEASURES {measures} ONE ROW PER MATCH "
+        f"AFTER MATCH SKIP {'TO ' if after != 'PAST LAST ROW' else ''}{after} PATTERN {pattern}{definitions})"
+    )
+
+
+MATCHES = {
+    "match-next": _match("a.id AS first_id, b.id AS last_id, b.ts AS t", "(a b)", "b AS b.v > a.v"),
+    "match-greedy": _match(
+        "FIRST(b.id) AS f, LAST(b.id) AS l, COUNT(b.id) AS n, SUM(b.v) AS s, c.id AS c",
+        "(a b+ c)",
+        "b AS b.x > 6, c AS c.x <= 6",
+    ),
+    "match-star": _match(
+        "a.id AS a, LAST(b.id) AS b, c.id AS c", "(a b* c)", "b AS b.v > 4, c AS c.v <= 4", "NEXT ROW"
+    ),
+    "match-reluctant": _match(
+        "a.id AS a, COUNT(b.id) AS n, c.id AS c", "(a b*? c)", "b AS b.x > 2, c AS c.x > 4", "NEXT ROW"
+    ),
+    "match-last-reluctant": _match("a.id AS a, COUNT(b.id) AS n", "(a b{1,3}?)", "b AS b.v > 2"),
+    "match-optional": _match("a.id AS a, b.id AS b, c.id AS c", "(a b? c)", "b AS b.v > 5, c AS c.v < 6", "NEXT ROW"),
+    "match-times": _match(
+        "FIRST(a.id) AS f, LAST(a.id) AS l, b.id AS b", "(a{2,3} b)", "a AS a.x > 3, b AS b.v > 3", "NEXT ROW"
+    ),
+    "match-least": _match("FIRST(a.id) AS f, COUNT(a.id) AS n", "(a{2,} b)", "a AS a.v > 2, b AS b.v <= 2", "FIRST b"),
+    "match-most": _match("a.id AS a, COUNT(b.id) AS n, c.id AS c", "(a b{0,2} c)", "b AS b.v > 2, c AS c.v < 9"),
+    "match-earlier-row": _match(
+        "FIRST(down.v) AS top, LAST(down.v) AS bottom, up.v AS back, up.ts AS t",
+        "(down+ up)",
+        "down AS LAST(down.v, 1) IS NULL OR down.v < LAST(down.v, 1), up AS up.v > LAST(down.v)",
+        "LAST up",
+    ),
+    "match-sum": _match(
+        "FIRST(a.id) AS f, LAST(a.id) AS l, AVG(a.x) AS m, b.id AS b",
+        "(a+ b)",
+        "a AS SUM(a.v) < 20 AND AVG(a.x) > 1",
+        "NEXT ROW",
+    ),
+    "match-any-variable": _match(
+        "FIRST(id) AS f, LAST(id) AS l, COUNT(id) AS n, MAX(d) AS m",
+        "(a b+? c)",
+        "a AS v IS NOT NULL, b AS x > 1, c AS v > FIRST(v) OR x < 5",
+    ),
+    "match-within": _match(
+        "a.id AS a, b.id AS b", "(a c*? b) WITHIN INTERVAL '6' SECOND", "b AS b.v > a.v", "NEXT ROW"
+    ),
+    "match-rowtime": "SELECT f, l, t FROM readings MATCH_RECOGNIZE (PARTITION BY name ORDER BY ts MEASURES a.id AS f, b.id AS l, "
+    "MATCH_ROWTIME() AS t PATTERN (a b) DEFINE b AS b.v > a.v)",
+    "match-window": "SELECT window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE matched, DESCRIPTOR(t), INTERVAL '10' SECOND)) "
+    "GROUP BY window_start, window_end",
+    "match-order": _match("a.id AS a, b.id AS b", "(a b)", "b AS b.v > a.v", "NEXT ROW", by="", order="ts, x DESC, id"),
+    "match-functions": _match(
+        "UPPER(a.name) || CAST(b.v AS STRING) AS text, b.d * 2 AS twice, CASE WHEN b.x > 5 THEN 'more' ELSE 'less' END AS size",
+        "(a b)",
+        "a AS a.v BETWEEN 1 AND 8, b AS ABS(b.v - a.v) IN (1, 2, 3) AND b.d IS NOT NULL",
+    ),
+}
+
 QUERIES: dict[str, str] = {
     **JOINS,
+    **MATCHES,
     **WINDOWS,
     **OVERS,
     **OTHERS,

@@ -51,6 +51,7 @@ STATEFUL = (
         "sort-limit-changes",
     ),
     *("top-of-joins", "two-phases", "local-global-changes", "split-distinct", "sort", "rollup"),
+    *("match-greedy", "match-star", "match-earlier-row", "match-order", "match-window"),
     *("interval-full", "interval-future", "temporal-left", "temporal-table"),
 )
 """Queries for each operator with state."""

@@ -13,7 +13,7 @@ from penstock.sql.expressions import casts, numbers, times
 from penstock.sql.expressions.registry import FUNCTIONS
 from penstock.sql.expressions.user_calls import scalar_call
 from penstock.sql.expressions.writer import CodeWriter, Value, define
-from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, Range, Rex, SearchArgument, UserCall
+from penstock.sql.plan.rex import Call, FieldAccess, InputRef, Literal, PatternRef, Range, Rex, SearchArgument, UserCall
 from penstock.sql.plan.types import BYTES, SqlType
 
 _BOOLEAN = SqlType("BOOLEAN")
@@ -99,6 +99,8 @@ class Compiler:
             raise self.refusal("a search argument outside of SEARCH")
         if isinstance(rex, UserCall):
             return self._user_call(rex)
+        if isinstance(rex, PatternRef):
+            raise self.refusal("a pattern variable outside of MATCH_RECOGNIZE")
         special = getattr(self, f"_{rex.name.lower()}", None) if rex.name in SPECIAL else None
         if special is not None:
             found: Value = special(rex)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from penstock.sql.plan import changes, groups, joins, over, windows
+from penstock.sql.plan import changes, groups, joins, matching, over, windows
 from penstock.sql.plan.groups import PHASES, fused
 from penstock.sql.plan.identity import identity_of
 from penstock.sql.plan.nodes import (
@@ -168,6 +168,7 @@ READERS = {
     **joins.READERS,
     **over.READERS,
     **windows.READERS,
+    **matching.READERS,
 }
 """The nodes that Penstock runs, without the prefix `stream-exec-`, and the versions of each."""
 

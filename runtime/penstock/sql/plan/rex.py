@@ -76,7 +76,16 @@ class FieldAccess:
     type: SqlType
 
 
-Rex = FieldAccess | UserCall | InputRef | Literal | SearchArgument | Call
+@dataclass(frozen=True)
+class PatternRef:
+    """A column of the rows that a pattern variable has accepted. The variable `*` has the rows of all variables."""
+
+    variable: str
+    index: int
+    type: SqlType
+
+
+Rex = FieldAccess | UserCall | InputRef | Literal | SearchArgument | Call | PatternRef
 
 
 def rex_of(node: dict[str, Any]) -> Rex:
@@ -92,6 +101,8 @@ def rex_of(node: dict[str, Any]) -> Rex:
         if "sarg" in node:
             return _search(node)
         return Literal(node.get("value"), type_of(node["type"]))
+    if kind == "PATTERN_INPUT_REF":
+        return PatternRef(node["alpha"], node["inputIndex"], type_of(node["type"]))
     if kind == "FIELD_ACCESS":
         return _field(node)
     if kind == "CALL" and "internalName" in node:
