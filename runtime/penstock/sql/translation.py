@@ -74,7 +74,7 @@ class StreamPlan:
         *,
         name: str = "sql",
         zone: str = "UTC",
-        tables: Mapping[str, DataStream[SqlRow]] | None = None,
+        tables: Mapping[str, DataStream[SqlRow] | SqlStream] | None = None,
     ) -> None:
         self._env = env
         self._tables = tables or {}
@@ -143,6 +143,8 @@ class StreamPlan:
 
     def _scan(self, node: nodes.Scan, uid: str) -> SqlStream:
         given = self._tables.get(node.table.name)
+        if isinstance(given, SqlStream):
+            return given
         return SqlStream(self._read(node, uid) if given is None else given, changelog=False)
 
     def _read(self, node: nodes.Scan, uid: str) -> DataStream[SqlRow]:

@@ -15,43 +15,60 @@ from typing import TYPE_CHECKING, Any
 from penstock.table.types import DataTypes
 
 if TYPE_CHECKING:
-    from penstock.table.compiled_plan import CompiledPlan, PlanReference
+    from penstock.table.compiled_plan import CompiledPlan, PlanReference, TablePipeline
     from penstock.table.environment_settings import EnvironmentSettings
+    from penstock.table.expression import Expression
+    from penstock.table.schema import Schema, TableDescriptor
     from penstock.table.statement_set import StatementSet
+    from penstock.table.stream_table_environment import StreamTableEnvironment
     from penstock.table.table import Table
-    from penstock.table.table_environment import StreamTableEnvironment, TableEnvironment
-    from penstock.table.table_pipeline import TablePipeline
+    from penstock.table.table_environment import TableEnvironment
     from penstock.table.table_result import TableResult
     from penstock.table.udf import AggregateFunction, FunctionContext, ScalarFunction, TableFunction
+    from penstock.table.window import GroupWindow, Session, Slide, Tumble
 
 __all__ = [
     "AggregateFunction",
     "CompiledPlan",
     "DataTypes",
     "EnvironmentSettings",
+    "Expression",
     "FunctionContext",
+    "GroupWindow",
     "PlanReference",
     "ScalarFunction",
+    "Schema",
+    "Session",
+    "Slide",
     "StatementSet",
     "StreamTableEnvironment",
     "Table",
+    "TableDescriptor",
     "TableEnvironment",
     "TableFunction",
     "TablePipeline",
     "TableResult",
+    "Tumble",
 ]
 
 _MODULES = {
+    "Expression": "expression",
+    "GroupWindow": "window",
+    "Schema": "schema",
+    "Session": "window",
+    "Slide": "window",
+    "TableDescriptor": "schema",
+    "Tumble": "window",
     "AggregateFunction": "udf",
     "ScalarFunction": "udf",
     "TableFunction": "udf",
     "FunctionContext": "udf",
     "CompiledPlan": "compiled_plan",
     "PlanReference": "compiled_plan",
-    "TablePipeline": "table_pipeline",
+    "TablePipeline": "compiled_plan",
     "EnvironmentSettings": "environment_settings",
     "StatementSet": "statement_set",
-    "StreamTableEnvironment": "table_environment",
+    "StreamTableEnvironment": "stream_table_environment",
     "Table": "table",
     "TableEnvironment": "table_environment",
     "TableResult": "table_result",

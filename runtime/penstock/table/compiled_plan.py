@@ -1,4 +1,4 @@
-"""`CompiledPlan`: a statement that the planner has compiled. It can be stored in a file, and executed later without the planner."""
+"""`CompiledPlan`, which can be stored in a file and executed without the planner, and `TablePipeline`, which can be compiled."""
 
 from __future__ import annotations
 
@@ -141,3 +141,22 @@ class CompiledPlan:
     def explain(self) -> str:
         """Return the nodes of the plan, each above its inputs."""
         return self._environment._explain_compiled(self._text)
+
+
+class TablePipeline:
+    """A complete pipeline, which `Table.insert_into` creates."""
+
+    def __init__(self, environment: Session, statement: str) -> None:
+        self._environment = environment
+        self._statement = statement
+
+    def execute(self) -> TableResult:
+        """Start the job."""
+        return self._environment.execute_sql(self._statement)
+
+    def compile_plan(self) -> CompiledPlan:
+        return CompiledPlan(self._environment, self._environment._compile(self._statement))
+
+    def explain(self) -> str:
+        """Return the syntax tree and the optimized plan."""
+        return self._environment.explain_sql(self._statement)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from penstock.table.table_result import TableResult
+    from penstock.table.udf import UserDefinedFunctionWrapper
 
 
 class Session(Protocol):
@@ -15,7 +16,11 @@ class Session(Protocol):
 
     def explain_sql(self, stmt: str) -> str: ...
 
-    def _column_names(self, query: str) -> list[str]: ...
+    def _schema_of(self, query: str) -> list[tuple[str, str]]:
+        """Return the names and types of a query's columns, as SQL text."""
+
+    def _ensure_function(self, name: str, function: UserDefinedFunctionWrapper) -> None:
+        """Register a Python function under this name, if it is not registered."""
 
     def _view_of(self, query: str) -> str:
         """Create a temporary view of a query, and return its name in SQL."""

@@ -29,10 +29,10 @@ from penstock.table.table_result import TableResult
 from penstock.table.udf import AggregateFunction, UserDefinedFunctionWrapper, wrapped
 
 if TYPE_CHECKING:
-    from penstock.datastream import DataStream
     from penstock.sql.plan.nodes import Plan
     from penstock.sql.plan.types import SqlType
     from penstock.table.environment_settings import EnvironmentSettings
+    from penstock.table.schema import TableDescriptor
 
 _SET = re.compile(r"\s*SET\s+'([^']+)'\s*=\s*'((?:[^']|'')*)'\s*;?\s*$", re.IGNORECASE)
 _ZONE = "table.local-time-zone"
@@ -81,6 +81,8 @@ class TableEnvironment:
         self._planner = PlannerProcess({name: connector.modes for name, connector in CONNECTORS.items()}, record=record)
         weakref.finalize(self, self._planner.close)
         self._has_defaults = False
+        self._given: dict[str, SqlStream] = {}
+        """Streams of the program as tables, by their full names."""
         self._functions: dict[str, UserFunction] = {}
         """Functions of the program by their names in a plan."""
         self._views = 0
@@ -202,6 +204,28 @@ class TableEnvironment:
         """Return the table with this name."""
         return self.sql_query(f"SELECT * FROM {path}")
 
+    def from_descriptor(self, descriptor: TableDescriptor) -> Table:
+        """Return a table that is not in the catalog."""
+        path = f"`UnnamedTable${self._views}`"
+        self._views += 1
+        self.create_temporary_table(path, descriptor)
+        return self.from_path(path)
+
+    def create_temporary_table(self, path: str, descriptor: TableDescriptor) -> None:
+        self._session().sql(descriptor.create(path, is_temporary=True))
+
+    def create_table(self, path: str, descriptor: TableDescriptor, ignore_if_exists: bool = False) -> bool:
+        """Create a table in the catalog. Return False if it exists."""
+        exists = ignore_if_exists and path in self.list_tables()
+        self._session().sql(descriptor.create(path, is_temporary=False, ignore_if_exists=ignore_if_exists))
+        return not exists
+
+    def drop_temporary_table(self, table_path: str) -> bool:
+        """Drop a temporary table. Return False if it does not exist."""
+        exists = table_path in self.list_tables()
+        self._session().sql(f"DROP TEMPORARY TABLE IF EXISTS {table_path}")
+        return exists
+
     def create_temporary_view(self, view_path: str, table: Table) -> None:
         """Give a table a name in SQL."""
         self._session().create_view(view_path, table._query)
@@ -279,12 +303,19 @@ class TableEnvironment:
         self._views += 1
         return f"`{name}`"
 
-    def _column_names(self, query: str) -> list[str]:
-        return list(self._session().sql(query).names)
+    def _schema_of(self, query: str) -> list[tuple[str, str]]:
+        answer = self._session().schema(query)
+        return list(zip(answer.names, answer.types, strict=True))
+
+    def _ensure_function(self, name: str, function: UserDefinedFunctionWrapper) -> None:
+        if plan_name(name) not in self._functions:
+            self._create_function(name, name, function, is_system=True)
 
     def _streams(self, plan: Plan) -> SqlStream:
         prefix = "sql" if self._plans == 0 else f"sql{self._plans}"
-        found = StreamPlan(self._env, plan, name=prefix, zone=self._options[_ZONE]).add_to_environment()
+        found = StreamPlan(
+            self._env, plan, name=prefix, zone=self._options[_ZONE], tables=self._given
+        ).add_to_environment()
         recorded = self._env._plans.get("answers", {})
         self._env._plans["answers"] = {**recorded, **self._planner.record.stored()}
         return found
@@ -390,41 +421,3 @@ def _imported(place: str) -> Any:
 
 def _fixed(names: Any, rows: Any) -> TableResult:
     return TableResult(list(names), lambda: iter([Row(*row) for row in rows]))
-
-
-class StreamTableEnvironment(TableEnvironment):
-    """A `TableEnvironment` whose tables can become streams of a `StreamExecutionEnvironment`."""
-
-    @staticmethod
-    def create(  # type: ignore[override] # PyFlink's signature
-        stream_execution_environment: StreamExecutionEnvironment | Any = None,
-        environment_settings: EnvironmentSettings | None = None,
-    ) -> StreamTableEnvironment:
-        env = stream_execution_environment or StreamExecutionEnvironment.get_execution_environment()
-        configuration = None if environment_settings is None else environment_settings.get_configuration()
-        if configuration is not None:
-            env.configure(configuration)
-        return StreamTableEnvironment(env)
-
-    def to_data_stream(self, table: Table) -> DataStream[Row]:
-        """Return the stream of a table's rows. Continue with the DataStream API, and end with `env.execute()`.
-
-        Raises:
-            InvalidJob: the rows of the table are updated.
-        """
-        return self._to_stream(table, changes=False)
-
-    def to_changelog_stream(self, table: Table) -> DataStream[Row]:
-        """Return the stream of a table's changes. Each row has a kind."""
-        return self._to_stream(table, changes=True)
-
-    def _to_stream(self, table: Table, *, changes: bool) -> DataStream[Row]:
-        answer = self._session().sql(table._query)
-        stream, make = self._collected(answer)
-        self._plans += 1
-        if stream.changelog and not changes:
-            raise InvalidJob(
-                "SQL: to_data_stream cannot take this table, because later rows update its results",
-                remedy="use to_changelog_stream(), aggregate over windows, or write to a table with a primary key",
-            )
-        return stream.stream.map(make).name("ToRow").uid(f"sql{self._plans}-rows")

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import typing
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.common.errors import InvalidJob
 from penstock.sql.plan.user_functions import FunctionContext as FunctionContext
 from penstock.table.types import annotated_type, sql_type
 
+if TYPE_CHECKING:
+    from penstock.table.expression import Expression
+
+_numbers: Counter[str] = Counter()
+"""Number of the functions of each name."""
 _KINDS = {"scalar": "eval", "table": "eval", "aggregate": "accumulate"}
 """Kinds of functions with the method whose parameters are the arguments."""
 
@@ -118,6 +125,15 @@ class UserDefinedFunctionWrapper:
         self.arguments = arguments
         self.result = result
         self.name = name
+        _numbers[name] += 1
+        self.unique_name = f"py_{re.sub(r'[^0-9A-Za-z]', '_', name)}_{_numbers[name]}".lower()
+        """Name under which queries of the Table API register the function."""
+
+    def __call__(self, *args: Any) -> Expression:
+        """Return the call of the function in the Table API. The arguments are expressions or constants."""
+        from penstock.table.expression import user_call
+
+        return user_call(self, args)
 
 
 def _refused(what: str, remedy: str) -> InvalidJob:

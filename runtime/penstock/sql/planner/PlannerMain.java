@@ -102,6 +102,20 @@ public class PlannerMain {
             env.createTemporaryView((String) request.get("name"), env.sqlQuery(sql));
             return result("done");
         }
+        if (action.equals("schema")) {
+            Map answer = result("described");
+            List names = new ArrayList();
+            List types = new ArrayList();
+            List columns = env.sqlQuery(sql).getResolvedSchema().getColumns();
+            for (int i = 0; i < columns.size(); i++) {
+                Column column = (Column) columns.get(i);
+                names.add(column.getName());
+                types.add(DataTypeUtils.removeTimeAttribute(column.getDataType()).getLogicalType().asSerializableString());
+            }
+            answer.put("names", names);
+            answer.put("types", types);
+            return answer;
+        }
         if (action.equals("function")) {
             return function(request);
         }

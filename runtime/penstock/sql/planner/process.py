@@ -112,6 +112,10 @@ class PlannerProcess:
     def explain(self, statement: str) -> str:
         return self._ask({"action": "explain", "sql": statement}).text
 
+    def schema(self, query: str) -> Answer:
+        """Return the names and types of a query's columns."""
+        return self._ask({"action": "schema", "sql": query})
+
     def set_option(self, key: str, value: str) -> None:
         self._ask({"action": "set", "key": key, "value": value, "sql": ""})
 

@@ -22,7 +22,7 @@ from penstock.common.logs.redaction import is_secret
 _OPTION = re.compile(r"'((?:[^']|'')*)'(\s*=\s*)'((?:[^']|'')*)'")
 _REFERENCE = re.compile(r"\$literal:(\d+:\d+(?:,\d+:\d+)*)$")
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
-_UNCHANGED = ("explained", "insert", "query")
+_UNCHANGED = ("described", "explained", "insert", "query")
 """Kinds of answers to requests that do not change the session."""
 MAX_BYTES = 1 << 20
 """Size of a record above which it is not stored, because every manifest contains the record."""

@@ -32,11 +32,12 @@ class Connector:
     read: Read | None = None
     write: Write | None = None
     writes: str = "insert"
+    reads: str = "insert"
     is_internal: bool = False
 
     @property
     def modes(self) -> tuple[str, str]:
-        return "insert" if self.read else "", self.writes if self.write else ""
+        return self.reads if self.read else "", self.writes if self.write else ""
 
 
 def _read_datagen(env: StreamExecutionEnvironment, options: TableOptions) -> DataStream[SqlRow]:
@@ -147,12 +148,18 @@ def _write_nothing(stream: DataStream[Any], options: TableOptions, changelog: bo
     return stream.sink_to(DiscardingSink())
 
 
+def _read_given(env: StreamExecutionEnvironment, options: TableOptions) -> DataStream[SqlRow]:
+    raise options.refusal("the stream of this table belongs to another program", "call from_data_stream() first")
+
+
 CONNECTORS = {
     "blackhole": Connector("Discards all rows.", write=_write_nothing, writes="all"),
     "datagen": Connector("Generates rows.", read=_read_datagen),
     "filesystem": Connector("Files of lines, in the formats json and csv.", read=_read_files, write=_write_files),
     "kafka": Connector("Topics of Kafka, in the formats json and csv.", read=_read_kafka, write=_write_kafka),
     "print": Connector("Prints each change as a line.", write=_write_print, writes="all"),
+    "penstock-changelog": Connector("A stream of changes.", read=_read_given, reads="all", is_internal=True),
+    "penstock-stream": Connector("A stream of rows.", read=_read_given, is_internal=True),
     "penstock-collect": Connector("The result of a query.", write=_write_nothing, writes="all", is_internal=True),
 }
 """All connectors by Flink's names."""
