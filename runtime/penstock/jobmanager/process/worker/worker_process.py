@@ -122,8 +122,8 @@ class WorkerProcess:
             return 0
         finally:
             self._search.stop()
-            for link in list(self._links):
-                self._drop(link, self._linger_s)
+            for link in list(self._links):  # a warm executor has no tasks that must end
+                self._drop(link, self._linger_s if link is self._leader else 0.0)
             self._wake_up.close()
             self._woken.close()
 

@@ -254,6 +254,19 @@ def test_warm_executors_that_cannot_run_do_not_end_the_worker(
     manager.end()
 
 
+def test_the_end_of_the_worker_does_not_wait_for_its_warm_executor(masters: tuple[Elected, Elected]) -> None:
+    leader, standby = masters
+    manager = WarmTaskManager(leader, standby)
+    manager.worker._linger_s = 1_000.0
+    wait_until(lambda: len(manager.executors.children) == 1)
+    manager.executors.command = "trap '' TERM; while :; do sleep 1; done"
+    wait_for_warm(leader, standby)
+    wait_until(lambda: len(manager.executors.children) == 2)
+    time.sleep(0.2)
+    manager.end()
+    assert [child.returncode for child in manager.executors.children] == [-15, -9]
+
+
 def test_two_connections_to_one_master_are_reduced_to_one(masters: tuple[Elected, Elected]) -> None:
     """Several masters may have one address. The worker tries the address again, and may reach the same master."""
     leader, _ = masters
