@@ -197,6 +197,28 @@ def test_a_rescaled_job_keeps_its_parallelism_after_a_crash_and_a_restart(tmp_pa
         session.stop()
 
 
+def test_the_autoscaler_of_a_job_is_configured_while_the_job_runs(session: SessionProcess) -> None:
+    job_id = session.run(session.upload("endless.py", ENDLESS), "autoscaled", parallelism=1)
+    session.wait_until(lambda: len(session.output(job_id)) > 5, "records")
+    path = f"/jobs/{job_id}/autoscaler"
+    keys = {
+        "job.autoscaler.enabled": True,
+        "job.autoscaler.vertex.min-parallelism": 2,
+        "job.autoscaler.metrics.window": "15s",
+        "job.autoscaler.stabilization.interval": "0s",
+    }
+    body = {"configuration": keys, "configurationId": "v1"}
+    refused = session.http.put(f"{path}/configuration", json={"configuration": {**keys, "rest.port": 1}})
+    assert (refused.status_code, "rest.port" in refused.text) == (400, True), refused.text
+    assert session.http.put(f"{path}/configuration", json=body).status_code == 200
+    found = session.http.get(path).json()
+    assert (found["mode"], found["configurationId"], found["minParallelism"]) == ("active", "v1", 2)
+    session.wait_until(lambda: session.http.get(path).json()["current"] == 2, "the rescale by the autoscaler")
+    session.wait_for(job_id, "RUNNING")
+    session.http.patch(f"/jobs/{job_id}")
+    session.wait_for(job_id, "CANCELED")
+
+
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
