@@ -99,9 +99,10 @@ def test_a_query_gives_the_result_of_flink(name):
         assert result(harness, text) == expected(name)
 
 
+@pytest.mark.parametrize("backend", ["hashmap", "rocksdb"])
 @pytest.mark.parametrize("name", STATEFUL)
-def test_a_query_gives_the_same_result_after_a_crash_a_rescale_and_a_restore(name):
-    with JobHarness(parallelism=2) as harness:
+def test_a_query_gives_the_same_result_after_a_crash_a_rescale_and_a_restore(name, backend):
+    with JobHarness(parallelism=2, backend=backend) as harness:
         text = build(harness, name)
         push(harness, 0, 1 / 3)
         snapshot = harness.snapshot()

@@ -7,6 +7,8 @@ has no partner when it is removed is a result of an outer join.
 
 from __future__ import annotations
 
+from typing import Any
+
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
 from penstock.sql.operators.rows import SqlRow
@@ -58,9 +60,9 @@ class IntervalJoinFunction(KeyedCoProcessFunction):
                     f"the time of a row of the {_SIDES[side]} side of an interval join is NULL. Filter the rows, or give them a time"
                 )
             time = micros // 1000
-        out = self._joined(row, time, side, now)
-        has_partner = bool(out)
-        self._drop_expired(1 - side, now, out)
+        pairs, expired = self._joined(row, time, side, now)
+        has_partner = bool(pairs)
+        out = pairs + expired
         if now < time + self._kept_ms[side]:
             rows = self._rows[side].get(time) or []
             self._rows[side].put(time, [*rows, [row, has_partner]])
@@ -74,37 +76,53 @@ class IntervalJoinFunction(KeyedCoProcessFunction):
         timers = ctx.timer_service()
         return timers.current_processing_time() if self._times is None else max(timers.current_watermark(), 0)
 
-    def _joined(self, row: SqlRow, time: int, side: int, now: int) -> list[SqlRow]:
+    def _joined(self, row: SqlRow, time: int, side: int, now: int) -> tuple[list[SqlRow], list[SqlRow]]:
+        """Return the pairs of a row, and the results of the expired rows of the other side, which are removed."""
         lower, upper = self._bounds[side]
         first, last = time + lower, time + upper
-        partners, matches, out = self._rows[1 - side], self._matches, []
+        partners, over = self._rows[1 - side], self._expiry(1 - side, now)
+        pairs: list[SqlRow] = []
+        expired: list[SqlRow] = []
         for when, kept in list(partners.items()):
-            if not first <= when <= last:
-                continue
-            changed = False
-            for entry in kept:
-                pair = (entry[0], row) if side else (row, entry[0])
-                if matches is None or matches(*pair):
-                    out.append(pair[0] + pair[1])
-                    changed = changed or not entry[1]
-                    entry[1] = True
-            if changed and self._outer[1 - side]:
+            changed = first <= when <= last and self._pair(row, kept, side, pairs)
+            if when <= over:
+                expired += self._alone(kept, 1 - side)
+                partners.remove(when)
+            elif changed and self._outer[1 - side]:
                 partners.put(when, kept)
-        return out
+        return pairs, expired
+
+    def _pair(self, row: SqlRow, kept: list[Any], side: int, pairs: list[SqlRow]) -> bool:
+        """Add the pairs of a row with the kept rows of one time. Return whether a kept row got its first partner."""
+        matches, changed = self._matches, False
+        for entry in kept:
+            left, right = (entry[0], row) if side else (row, entry[0])
+            if matches is None or matches(left, right):
+                pairs.append(left + right)
+                changed = changed or not entry[1]
+                entry[1] = True
+        return changed
+
+    def _alone(self, kept: list[Any], side: int) -> list[SqlRow]:
+        """Return the results of the kept rows that have no partner, if the side is outer."""
+        return [self._padded(row, side) for row, has_partner in kept if not has_partner] if self._outer[side] else []
+
+    def _expiry(self, side: int, now: int) -> int:
+        """Return the latest time of the rows of a side that can have no more partners."""
+        return _END if now >= _END else now - self._kept_ms[side] - 1
 
     def _padded(self, row: SqlRow, side: int) -> SqlRow:
         return self._padding[0] + row if side else row + self._padding[1]
 
     def _drop_expired(self, side: int, now: int, out: list[SqlRow]) -> int | None:
         """Remove the rows of a side that can have no more partners. Return the earliest time of the rows that stay."""
-        expired = _END if now >= _END else now - self._kept_ms[side] - 1
+        expired = self._expiry(side, now)
         rows, earliest = self._rows[side], None
         for time, kept in list(rows.items()):
             if time > expired:
                 earliest = time if earliest is None else min(earliest, time)
                 continue
-            if self._outer[side]:
-                out += [self._padded(row, side) for row, has_partner in kept if not has_partner]
+            out += self._alone(kept, side)
             rows.remove(time)
         return earliest
 
