@@ -54,6 +54,19 @@ def flinksnapshot(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def flinkcluster(name: str, **worker: Any) -> dict[str, Any]:
+    return {
+        "apiVersion": "penstock.dev/v1beta1",
+        "kind": "FlinkCluster",
+        "metadata": {"name": name},
+        "spec": {
+            "image": "job:1",
+            "storage": {"checkpoints": "s3://bucket/checkpoints", "savepoints": "s3://bucket/savepoints"},
+            "worker": worker,
+        },
+    }
+
+
 def apply(control: Cluster, manifest: dict[str, Any], *options: str) -> str:
     return control.kubectl("-n", SPACE, "apply", "--server-side", "-f", "-", *options, stdin=json.dumps(manifest))
 
@@ -105,6 +118,15 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "long-name": (flinkjob("a" * 46), "at most 45"),
     "image": (flinkjob(image=""), "spec.image"),
     "standbys": (flinkjob(master={"replicas": 3}), "spec.master.replicas"),
+    "autoscaling-limits": (flinkjob(autoscaling={"min": 3, "max": 2}), "min must not be greater than max"),
+    "autoscaling-max": (flinkjob(autoscaling={"max": 200}), "must not be greater than job.maxParallelism"),
+    "autoscaling-memory": (flinkjob(autoscaling={"memory": {"mode": "apply"}}), "mode apply needs max"),
+    "autoscaling-memory-text": (
+        flinkjob(autoscaling={"memory": {"mode": "apply", "max": "much"}}),
+        "spec.autoscaling.memory.max",
+    ),
+    "worker-limits": (flinkcluster("limits", autoscaling={"min": 3, "max": 2}), "min must not be greater than max"),
+    "worker-max": (flinkcluster("limits", autoscaling={"min": 3}), "spec.worker.autoscaling.max"),
     "both-kinds": (flinksnapshot("a", savepoint={}, checkpoint={}), "exactly one of savepoint and checkpoint"),
     "no-kind": (flinksnapshot("a"), "exactly one of savepoint and checkpoint"),
 }
@@ -131,6 +153,26 @@ def test_immutable_fields_cannot_be_changed(control: Cluster) -> None:
         apply(control, flinksnapshot("once", checkpoint={}), "--force-conflicts")
     with pytest.raises(KubectlFailed, match="maxParallelism"):
         control.kubectl("-n", SPACE, "scale", "fj/fixed", "--replicas=129")
+
+
+def test_only_the_autoscaler_changes_what_it_sets(control: Cluster) -> None:
+    sized = flinkcluster("sized", replicas=2, autoscaling={"max": 4})
+    apply(control, sized)
+    apply(
+        control, flinkjob("loaded", autoscaling={"enabled": True, "max": 4, "memory": {"mode": "apply", "max": "2Gi"}})
+    )
+    for name, words in (("fc/sized", "worker.autoscaling sets"), ("fj/loaded", "the autoscaler sets the parallelism")):
+        with pytest.raises(KubectlFailed, match=words):
+            control.kubectl("-n", SPACE, "scale", name, "--replicas=3")
+    with pytest.raises(KubectlFailed, match=r"worker\.autoscaling sets"):
+        apply(control, flinkcluster("sized", replicas=3, autoscaling={"max": 4}), "--force-conflicts")
+    apply(control, flinkcluster("sized", replicas=2, autoscaling={"max": 8}), "--force-conflicts")
+    apply(
+        control, flinkjob("loaded", autoscaling={"enabled": True, "max": 4, "mode": "recommend"}), "--force-conflicts"
+    )
+    control.kubectl("-n", SPACE, "scale", "fj/loaded", "--replicas=3")
+    apply(control, flinkcluster("sized", replicas=3), "--force-conflicts")
+    control.kubectl("-n", SPACE, "scale", "fc/sized", "--replicas=4")
 
 
 def test_defaults_are_stored(control: Cluster) -> None:
