@@ -12,7 +12,7 @@ from penstock.sql.tables.connectors import CONNECTORS
 
 _COMPUTED = ("STDDEV_POP", "STDDEV_SAMP", "VAR_POP", "VAR_SAMP")
 """Aggregates that a plan computes from others."""
-_INTERNAL = ("HASH_CODE", "PROCTIME_MATERIALIZE", "REINTERPRET", "SEARCH", "SUM0", "WELFORD_M2")
+_INTERNAL = ("/INT", "HASH_CODE", "PROCTIME_MATERIALIZE", "REINTERPRET", "SEARCH", "SUM0", "TRANSLATE3", "WELFORD_M2")
 """Functions that only plans contain."""
 
 

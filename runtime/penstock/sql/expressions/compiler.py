@@ -179,7 +179,11 @@ class Compiler:
 
     def convert(self, value: Value, type: SqlType) -> Value:
         """Return the value in the type of the expression that contains it."""
-        if value.source == "None" or value.type.is_string or (value.type.name == type.name and not type.is_nested):
+        if (
+            value.source == "None"
+            or (value.type.is_string and type.is_string)
+            or (value.type.name == type.name and not type.is_nested)
+        ):
             return value
         return self._cast_value(value, type)
 
@@ -200,6 +204,10 @@ class Compiler:
         return self._cast_value(self.write(rex.operands[0]), rex.type)
 
     def _reinterpret(self, rex: Call) -> Value:
+        (operand,) = rex.operands
+        if operand.type.name.startswith("INTERVAL") and rex.type.is_integer:
+            value = self.write(operand)
+            return Value(value.source, rex.type, nullable=value.nullable)
         return self._cast(rex)
 
     def _cast_value(self, value: Value, type: SqlType) -> Value:

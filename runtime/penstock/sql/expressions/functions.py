@@ -74,6 +74,15 @@ def _time_arithmetic(compiler: Target, operator: str, type: SqlType, arguments: 
     left, right = arguments
     if left.type.name.startswith("INTERVAL") and not right.type.name.startswith("INTERVAL"):
         left, right = right, left
+    if left.type.name == right.type.name and type.name == "INTERVAL_MONTHS" and left.type.name in ("TIMESTAMP", "DATE"):
+        scale = "" if left.type.name == "TIMESTAMP" else " * 86400000000"
+        name = writer.use("months_between", times.months_between)
+        return writer.strict(type, arguments, f"{name}({left}{scale}, {right}{scale})")
+    if left.type.name == right.type.name and type.name == "INTERVAL_MS":
+        if left.type.is_time_of_day:
+            return writer.strict(type, arguments, f"{left} // 1000 - {right} // 1000")
+        if left.type.name == "DATE":
+            return writer.strict(type, arguments, f"({left} - {right}) * 86400000")
     sign = "-" if operator == "-" else ""
     if left.type.name == right.type.name and left.type.name.startswith("INTERVAL"):
         return writer.strict(type, arguments, f"{left} {operator} {right}")
@@ -203,12 +212,10 @@ def _date_format(compiler: Target, type: SqlType, arguments: list[Value]) -> Val
 
 
 def _to_timestamp(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
-    if len(arguments) > 1:
-        raise compiler.refusal("TO_TIMESTAMP with a format")
     writer = compiler.writer
-    parsed = writer.strict(
-        type, arguments, f"{writer.use('parse_timestamp', times.parse_timestamp)}({arguments[0]})", may_be_null=True
-    )
+    function = times.parsed if len(arguments) > 1 else times.parse_timestamp
+    source = f"{writer.use(f'f_{function.__name__}', function)}({', '.join(map(str, arguments))})"
+    parsed = writer.strict(type, arguments, source, may_be_null=True)
     cut = writer.use("truncate", times.truncate)
     return writer.strict(type, [parsed], f"{cut}({parsed}, {type.precision})")
 
@@ -256,6 +263,7 @@ FUNCTIONS: dict[str, Build] = {
     "-": _arithmetic("-", numbers.subtract),
     "*": _arithmetic("*", numbers.multiply),
     "/": _divide,
+    "/INT": _divide,
     "%": _modulo,
     "MOD": _modulo,
     "=": _comparison("=="),
@@ -294,8 +302,6 @@ FUNCTIONS: dict[str, Build] = {
     "SUBSTRING": call(texts.substring, may_be_null=True),
     "SUBSTR": call(texts.substring, may_be_null=True),
     "TRIM": _trim,
-    "LTRIM": text("{0}.lstrip(' ')"),
-    "RTRIM": text("{0}.rstrip(' ')"),
     "LIKE": call(texts.like),
     "REPLACE": text("{0}.replace({1}, {2})"),
     "POSITION": call(texts.position),

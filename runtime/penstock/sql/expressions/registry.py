@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.sql.expressions import functions, nested
+from penstock.sql.expressions import functions, more_functions, nested
 from penstock.sql.expressions.functions import Build
 
-FUNCTIONS: dict[str, Build] = {**functions.FUNCTIONS, **nested.FUNCTIONS}
+FUNCTIONS: dict[str, Build] = {**functions.FUNCTIONS, **more_functions.FUNCTIONS, **nested.FUNCTIONS}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from zoneinfo import ZoneInfo
 
 _EPOCH = datetime(1970, 1, 1)
@@ -121,6 +122,28 @@ def add_months(micros: int, months: int) -> int:
     return micros_of(value.replace(year=year, month=month, day=min(value.day, last)))
 
 
+def months_between(later: int, earlier: int) -> int:
+    """Return the whole months between two timestamps. It is negative if the first one is earlier.
+
+    >>> months_between(parse_timestamp("2020-02-29"), parse_timestamp("2020-01-31")), months_between(0, parse_timestamp("1970-03-02"))
+    (1, -2)
+    """
+    days, other = later // _DAY, earlier // _DAY
+    months = _months(days, other)
+    if add_months(other * _DAY, months) == days * _DAY and later % _DAY < earlier % _DAY:
+        months -= 1
+    return months
+
+
+def _months(days: int, other: int) -> int:
+    if days < other:
+        return -_months(other, days)
+    months = (days - other) // 31
+    while add_months(other * _DAY, months) < days * _DAY and add_months(other * _DAY, months + 1) <= days * _DAY:
+        months += 1
+    return months
+
+
 def extract(unit: str, micros: int) -> int:
     """Return a part of a timestamp, such as its DAY. The week starts on Monday, and DOW of Sunday is 1."""
     value = local(micros)
@@ -216,3 +239,55 @@ def formatted(micros: int, pattern: str) -> str:
         return str(_FIELDS[text[0]](value, len(text)))
 
     return _LETTERS.sub(part, pattern)
+
+
+_READERS = {
+    "y": r"(\d{%d})",
+    "M": r"(\d{1,%d})",
+    "d": r"(\d{1,%d})",
+    "H": r"(\d{1,%d})",
+    "m": r"(\d{1,%d})",
+    "s": r"(\d{1,%d})",
+}
+
+
+@lru_cache(maxsize=1000)
+def _reader(pattern: str) -> tuple[re.Pattern[str], str]:
+    """Return the regular expression of a pattern, and the letters of its groups."""
+    parts, letters = [], ""
+    for found in _LETTERS.finditer(pattern):
+        text, letter = found[0], found[0][0]
+        if letter == "'":
+            parts.append(re.escape(text[1:-1].replace("''", "'") if len(text) > 2 else "'"))
+        elif found[1] is None:
+            parts.append(re.escape(text))
+        elif letter == "S":
+            parts.append(rf"(\d{{{len(text)}}})")
+            letters += letter
+        elif letter in _READERS:
+            parts.append(_READERS[letter] % max(len(text), 1 if letter != "y" else 4))
+            letters += letter
+        else:
+            raise ValueError(f"the letter {letter} of the time format {pattern!r} is not supported")
+    return re.compile("".join(parts) + "$"), letters
+
+
+def parsed(text: str, pattern: str) -> int | None:
+    """Return the microseconds of a text in a pattern of Java, or None if it has another format.
+
+    >>> parsed("02/01/1970 10:00", "dd/MM/yyyy HH:mm")
+    122400000000
+    """
+    expression, letters = _reader(pattern)
+    found = expression.match(text.strip())
+    if found is None:
+        return None
+    fields = dict(zip(letters, found.groups(), strict=True))
+    year, month, day, hour, minute, second = (
+        int(fields.get(n, d)) for n, d in zip("yMdHms", (1970, 1, 1, 0, 0, 0), strict=True)
+    )
+    micros = int(fields.get("S", "0").ljust(6, "0")[:6])
+    try:
+        return micros_of(datetime(year, month, day, hour, minute, second, micros))
+    except ValueError:
+        return None
