@@ -207,3 +207,36 @@ def test_a_match_waits_for_an_earlier_partial_match_that_could_skip_it() -> None
     pattern = begin("a", skip).where(letter("a")).followed_by("b").where(letter("b"))
     pattern = pattern.followed_by("c").where(letter("c")).optional().followed_by("d").where(letter("d")).within(100)
     assert timed(pattern, ("a", 0), ("b", 1), ("d", 2))[0] == [{"a": ["a"], "b": ["b"], "d": ["d"]}]
+
+
+def test_a_forbidden_event_may_come_after_the_next_event_of_the_match() -> None:
+    start = begin("a").where(letter("a")).not_followed_by("n").where(letter("n"))
+    loop = (
+        start.followed_by("b").where(letter("b")).times(1, 2).allow_combinations().followed_by("c").where(letter("c"))
+    )
+    assert matches(loop, "a b1 x n b2 c") == ["a b1 b2 c", "a b1 c"]
+    group = start.followed_by(begin("g").where(letter("g"))).optional().followed_by("c").where(letter("c"))
+    assert matches(group, "a g n c") == ["a g c"]
+    assert matches(group, "a n g c") == []
+
+
+def test_a_forbidden_event_is_not_in_a_group_whose_first_pattern_is_optional() -> None:
+    group = begin("x").where(letter("x")).optional().followed_by("y").where(letter("y"))
+    pattern = begin("a").where(letter("a")).not_followed_by("n").where(letter("n")).followed_by(group)
+    assert matches(pattern, "a z n y") == []
+    assert matches(pattern, "a z x n y") == ["a x y"]
+
+
+def test_not_next_waits_also_before_optional_patterns() -> None:
+    pattern = (
+        begin("a").where(letter("a")).not_next("n").where(letter("n")).followed_by("b").where(letter("b")).optional()
+    )
+    assert matches(pattern, "a1 n a2 b") == ["a2", "a2 b"]
+    assert matches(pattern, "a1") == []
+
+
+def test_a_repeated_group_gives_each_match_once() -> None:
+    pair = begin("x").where(letter("x")).followed_by("y").where(letter("y"))
+    pattern = begin("a").where(letter("a")).followed_by(pair).one_or_more().next("end").where(letter("e"))
+    assert matches(pattern, "a x1 y1 e") == ["a x1 y1 e"]
+    assert matches(pattern, "a x1 y1 z e") == []
