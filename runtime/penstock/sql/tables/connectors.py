@@ -18,6 +18,8 @@ Read = Callable[["StreamExecutionEnvironment", TableOptions], "DataStream[SqlRow
 """Creates the stream of a table's rows."""
 Write = Callable[["DataStream[Any]", TableOptions, bool], "DataStreamSink"]
 """Writes a stream into a table. The last argument tells whether the stream has changes."""
+_SOURCE_OPTIONS, _SINK_OPTIONS = ("scan.", "source."), ("sink.",)
+"""Prefixes of options that only a source or only a sink has."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ def read_table(env: StreamExecutionEnvironment, table: TableInfo) -> DataStream[
     read = connector_of(table, reads=True).read
     assert read is not None
     stream = read(env, options)
-    options.finish()
+    options.finish(*_SINK_OPTIONS)
     return stream
 
 
@@ -198,5 +200,5 @@ def write_table(stream: DataStream[Any], table: TableInfo, *, changelog: bool) -
     write = connector_of(table, reads=False).write
     assert write is not None
     sink = write(stream, options, changelog)
-    options.finish()
+    options.finish(*_SOURCE_OPTIONS)
     return sink

@@ -74,9 +74,13 @@ class TableOptions:
         self._known |= {prefix + name for name in found}
         return found
 
-    def finish(self) -> None:
-        """Refuse the options that were not read."""
-        unknown = sorted(set(self._options) - self._known)
+    def finish(self, *other: str) -> None:
+        """Refuse the options that were not read.
+
+        Args:
+            other: prefixes of options for the other direction. A table that a program reads and writes has both.
+        """
+        unknown = sorted(name for name in set(self._options) - self._known if not name.startswith(other))
         if unknown:
             raise self.refusal(
                 f"the option '{unknown[0]}' is not supported",
