@@ -19,7 +19,7 @@ class Side:
 
     Args:
         unique: columns that identify a row within the key of the join. None means that equal rows are counted.
-        counts_partners: whether `partners` of the entries is needed.
+        counts: whether `partners` of the entries is needed.
     """
 
     def __init__(
