@@ -5,15 +5,14 @@ from __future__ import annotations
 import datetime
 import decimal
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.common.errors import InvalidJob
 from penstock.common.types import Row
 from penstock.table.types import quoted, sql_type
 
-if TYPE_CHECKING:
-    from penstock.table.udf import UserDefinedFunctionWrapper
-
+UserFunction = Any
+"""A wrapper of `penstock.table.udf`. A name of its class would be a circle of imports."""
 _DAY = 86_400
 
 
@@ -32,7 +31,7 @@ class Expression:
         self,
         sql: str,
         alias: tuple[str, ...] = (),
-        functions: dict[str, UserDefinedFunctionWrapper] | None = None,
+        functions: dict[str, UserFunction] | None = None,
         *,
         descending: bool | None = None,
         column: str | None = None,
@@ -480,7 +479,7 @@ def function(name: str, *arguments: Any) -> Expression:
     return build(f"{name}({', '.join(['{}'] * len(arguments))})", *arguments)
 
 
-def user_call(wrapper: UserDefinedFunctionWrapper, arguments: Sequence[Any]) -> Expression:
+def user_call(wrapper: UserFunction, arguments: Sequence[Any]) -> Expression:
     """Return the call of a Python function. The query that contains it registers the function."""
     name = wrapper.unique_name
     found = function(quoted(name), *arguments)
