@@ -122,7 +122,7 @@ def test_a_run_replaces_cells_and_blocks() -> None:
     )
     assert "| `kafka.source` | 1,000 | 2.5 | 400,000 | a loop | 1.3 | 800,000 | 2.00 |\n| `plain.print` |" in page
     assert (
-        "2 cores (Some), Python 3.11, 1 May 2026, load 0.5 before, 1.0 after: the least of 3 runs in turn.\n<!-- end -->"
+        "2 cores (Some), Python 3.11, 1 May 2026, load 0.5 before, 1.0 after: the least of 3 runs of each job and each client program, in turn.\n<!-- end -->"
         in page
     )
     assert "old" not in page
