@@ -26,12 +26,12 @@ class ClusterMaster(Api):
 
 
 class WorkerAutoscaling(Api):
-    """Number of worker pods that follows the slots that the jobs of the cluster need."""
+    """Automatic number of worker pods: enough for the slots that the jobs of the cluster need."""
 
     min: int = Field(default=1, ge=1, le=1024)
     """Minimum number of worker pods."""
     max: int = Field(ge=1, le=1024)
-    """Maximum number of worker pods. No worker that runs a part of a job is removed, also if there are more."""
+    """Maximum number of worker pods. Workers that run a part of a job are kept, even if there are more than `max`."""
     scale_down_after: Duration = timedelta(minutes=5)
     """Time for which the jobs must need fewer workers before idle workers are removed."""
 
@@ -57,7 +57,7 @@ class ClusterWorker(Api):
             ]
         },
     )
-    """The number of worker pods follows the slots that the jobs need. Not set: `replicas` is the number."""
+    """Limits of an automatic number of worker pods, which follows the slots that the jobs need. Not set: the number is `replicas`."""
     slots: int = Field(default=1, ge=1, le=64)
     """Slots per worker pod. A job needs as many free slots as its parallelism."""
     resources: Resources = Field(default_factory=Resources)
@@ -146,7 +146,7 @@ class FlinkClusterSpec(Api):
     """Access to the cluster's pods over the network."""
 
     def fields_of_a_job(self) -> dict[str, Any]:
-        """Return the fields of the manifest that a FlinkJob with the same pods has, too."""
+        """Return the fields of the manifest that a FlinkJob with the same pods also has."""
         fields = {key: value for key, value in self.to_manifest().items() if key not in ("deletion", "jobs")}
         fields["worker"] = {key: value for key, value in fields["worker"].items() if key != "autoscaling"}
         return fields

@@ -38,7 +38,7 @@ container starts.
 """
 
 AUTOSCALER_KEYS = ("job.autoscaler.", "penstock.autoscaler.")
-"""Beginnings of the keys that the operator can change in a running job."""
+"""Prefixes of the keys that the operator can change in a running job."""
 
 DEFAULTS: dict[str, Any] = {
     "execution.checkpointing.interval": "30s",
@@ -116,7 +116,7 @@ def autoscaler_keys(spec: FlinkJobSpec) -> dict[str, Any]:
 
 
 def autoscaler_configuration(spec: FlinkJobSpec, autoscaling: Autoscaling) -> dict[str, str]:
-    """Return all keys of the autoscaler for a running job and a section `autoscaling`. Nothing means that it is off."""
+    """Return all keys of the autoscaler for a running job and a section `autoscaling`. The dict is empty if the autoscaler is off."""
     if not autoscaling.enabled:
         return {}
     keys = configuration(spec.model_copy(update={"autoscaling": autoscaling}))

@@ -1,11 +1,11 @@
 """The automaton of a pattern: its states, and the edges that an event takes.
 
-A partial match is in one state. The edges of the state decide what becomes of it with the next event:
+A partial match is in one state. The edges of the state decide what the next event does to it:
 
 - TAKE: accept the event, and go to the target
 - IGNORE: leave the event out, and go to the target
 - STOP: the event is forbidden, so the partial match ends
-- PROCEED: go to the target without using the event, whose edges then decide
+- PROCEED: go to the target without using the event. The edges of the target then decide
 
 `Automaton` has no PROCEED edges: the edges behind them are edges of the state itself. An edge has a formula over the conditions of the
 pattern. A formula is a conjunction of literals. A literal is `n` (condition n is true), `~n` (condition n is false), or a tuple of

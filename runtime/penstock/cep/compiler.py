@@ -106,11 +106,9 @@ class _Place:
         return group.gap_ms if group.first_of_loop else group.pattern.quantifier.gap_ms
 
     @property
-    def starts_what_can_be_left_out(self) -> bool:
+    def starts_optional_part(self) -> bool:
         group = self.head_of
-        return group is not None and (
-            group.can_be_left_out or (group.first_of_loop and group.starts_what_can_be_left_out)
-        )
+        return group is not None and (group.can_be_left_out or (group.first_of_loop and group.starts_optional_part))
 
 
 class _Compiler:
@@ -316,7 +314,7 @@ class _Compiler:
             self._leave_loop(place, state, behind)
         if ignore is not None:
             waiting = state
-            if is_optional or place.starts_what_can_be_left_out:
+            if is_optional or place.starts_optional_part:
                 waiting = self._state(place, gap_ms)
                 self._accept(waiting, target, take)
                 waiting.add(IGNORE, waiting, ignore)
@@ -351,7 +349,7 @@ class _Compiler:
         return state
 
     def _leave_loop(self, place: _Place, state: Draft, sink: Draft) -> None:
-        """Add the edges with which a partial match leaves out the rest of a pattern. An `until` event ends also a greedy loop."""
+        """Add the edges with which a partial match leaves out the rest of a pattern. An `until` event also ends a greedy loop."""
         goes_on = self._group_goes_on(place)
         until = place.pattern.until_condition
         if not place.pattern.quantifier.is_greedy or until is None:

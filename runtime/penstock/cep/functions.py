@@ -33,7 +33,7 @@ class PatternProcessFunction(Function):
         def timestamp(self) -> int:
             """Return the event time of the event that completes the match (ms). In processing time, return the time of its arrival.
 
-            For a partial match that timed out, return the time at which it did.
+            For a partial match that timed out, return the time of the timeout.
             """
 
         @abstractmethod

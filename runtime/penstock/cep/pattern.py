@@ -217,7 +217,7 @@ class Pattern:
         self._no_group("greedy")
         self._need_loop("greedy")
         if self._quantifier.inner is Contiguity.SKIP_TILL_ANY:
-            raise refusal(f"the pattern {self._name!r} has allow_combinations() and greedy()", "use one of both")
+            raise refusal(f"the pattern {self._name!r} has allow_combinations() and greedy()", "use only one of them")
         self._quantifier.is_greedy = True
         return self
 
@@ -226,9 +226,9 @@ class Pattern:
         return self._inner(Contiguity.STRICT)
 
     def allow_combinations(self) -> Self:
-        """Allow that the loop leaves out events that fulfil its condition."""
+        """Let the loop leave out events that fulfil its condition."""
         if self._quantifier.is_greedy:
-            raise refusal(f"the pattern {self._name!r} has greedy() and allow_combinations()", "use one of both")
+            raise refusal(f"the pattern {self._name!r} has greedy() and allow_combinations()", "use only one of them")
         return self._inner(Contiguity.SKIP_TILL_ANY)
 
     def _inner(self, contiguity: Contiguity) -> Self:

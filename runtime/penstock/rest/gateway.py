@@ -225,7 +225,7 @@ class ClusterGateway(Protocol):
         """Replace the settings of the autoscaler of the running job.
 
         Raises:
-            InvalidJob: a key or value is not valid. The settings then stay.
+            InvalidJob: a key or value is not valid. The settings then do not change.
         """
         ...
 

@@ -56,7 +56,7 @@ class AutoscalerMemory(Api):
     limit: str
     """Memory limit of a worker of the running job."""
     recommended: str
-    """Memory limit that the use of the last ten minutes needs."""
+    """Recommended memory limit, from the memory use of the last ten minutes."""
 
 
 class Autoscaling(Api):

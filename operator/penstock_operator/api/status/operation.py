@@ -96,7 +96,7 @@ class Operation(Api):
     worker_memory: str | None = None
     """Memory limit of the workers that the operator starts, if `autoscaling.memory` replaces that of the spec."""
     fallback_worker_memory: str | None = None
-    """The memory limit of the workers to return to, if `autoscaling.memory` had replaced that of the spec."""
+    """Memory limit of the workers of the incarnation to return to, if `autoscaling.memory` had replaced that of the spec."""
     message: str = ""
     """Reason why the operation waits."""
     blocked: str | None = None

@@ -111,8 +111,8 @@ def _without_engine_support(ctx: Context, running: Running) -> Context:
 def configure_autoscaler(ctx: Context) -> Decision | None:
     """Return the decision to send the section `autoscaling` of the spec to the running job, or None.
 
-    The engine returns the id of the settings that it was sent last. A master that has restarted returns no id, so the
-    operator sends them again.
+    The engine returns the id of the last settings that it received. A master that has restarted returns no id, so the
+    operator sends the settings again.
     """
     running, spec, found, engine = ctx.status.running, ctx.running_spec, ctx.seen.engine.autoscaler, ctx.seen.engine
     if running is None or spec is None or ctx.spec is None or found is None or engine.job_id != running.job_id:

@@ -186,8 +186,8 @@ class Context:
 
     @cached_property
     def autoscaling(self) -> Autoscaling:
-        """The section `autoscaling` for the running job. A change takes effect without a restart, so it is that of the
-        current spec.
+        """The section `autoscaling` for the running job. A change takes effect without a restart, so this is the
+        section of the current spec.
         """
         spec = self.spec or self.running_spec
         return Autoscaling() if spec is None else spec.autoscaling

@@ -148,7 +148,7 @@ class Autoscaler:
         JobManager, its configuration applies again.
 
         Raises:
-            InvalidJob: a key or value is not valid. The settings then stay.
+            InvalidJob: a key or value is not valid. The settings then do not change.
         """
         self.settings, self.configuration_id = AutoscalerSettings.from_request(keys), configuration_id
 

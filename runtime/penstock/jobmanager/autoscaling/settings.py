@@ -13,7 +13,7 @@ from penstock.common.configuration import Configuration
 from penstock.common.errors import InvalidJob
 
 PREFIXES = ("job.autoscaler.", "penstock.autoscaler.")
-"""Beginnings of the keys of the autoscaler."""
+"""Prefixes of the keys of the autoscaler."""
 LONGEST_TEXT = 200
 """Maximum number of characters of a key, and of its value, in a request."""
 

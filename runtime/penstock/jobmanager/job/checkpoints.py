@@ -49,7 +49,7 @@ CLOSE_PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class _Lead:
-    """The begin of this JobManager's leadership in an election."""
+    """The start of this JobManager's leadership in an election."""
 
     highest_claim: int
     """Highest leader epoch that existed at that time."""

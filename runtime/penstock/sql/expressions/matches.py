@@ -14,7 +14,7 @@ Row = tuple[Any, ...]
 ALL = "*"
 """The variable of a column without a variable: the rows of all variables."""
 AggregateOf = Callable[[Call], Callable[[Sequence[Row]], Any] | None]
-"""Gives the function that computes an aggregate of rows with one column, or None if the call is no aggregate."""
+"""Function from a call to the function that computes its aggregate of rows with one column, or to None if the call is no aggregate."""
 
 
 class Rows(Protocol):

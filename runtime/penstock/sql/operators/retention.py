@@ -17,7 +17,7 @@ class Retention:
     """The time at which the state of a key is cleared, in processing time. Each record of the key moves the time.
 
     Args:
-        ttl_ms: shortest time between the last record and the clearing. The longest time is 1.5 times as long. 0 means never.
+        ttl_ms: shortest time between the last record and the clearing. The longest possible time is 1.5 times as long. 0 means never.
     """
 
     def __init__(self, ttl_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Everything that a session keeps of ended programs: the REST data of their jobs, results, outputs, and outcomes of actions."""
+"""The data of ended programs that a session keeps: REST data of their jobs, results, outputs, and outcomes of actions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class EndedPrograms:
         """Results of jobs of sent graphs, in the shape of REST."""
 
     def forget(self, job_id: str) -> None:
-        """Delete what is kept of an ended job."""
+        """Delete the data of an ended job."""
         self._outputs.forget(job_id)
         self.outcomes.pop(job_id, None)
         self._metrics.remove_job(job_id)
@@ -60,7 +60,7 @@ class EndedPrograms:
             logger.warning("the outcomes of actions are lost: %s", error)
 
     def keep_lost(self, program: RunningProgram, status: JobStatus, end: ProgramEnd | None) -> None:
-        """Keep the data of a program that is not started again, and whose process cannot be asked."""
+        """Keep the data of a program that is not started again, and whose process does not answer."""
         for job_id in list(program.jobs):
             self._outputs.keep(job_id, program.output)
             self.jobs.add(program.lost_job(job_id, status, end))
