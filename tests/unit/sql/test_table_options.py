@@ -45,3 +45,29 @@ def test_an_unknown_option_of_a_sink_is_refused():
     rows = read_table(env, table(**{"scan.startup.mode": "earliest-offset"}))
     with pytest.raises(InvalidJob, match=r"the option 'sink\.guarantee' is not supported"):
         write_table(rows, table(**{"sink.guarantee": "none"}), changelog=False)
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "found"),
+    [
+        ("properties.auto.offset.reset", "soon", "is not supported"),
+        ("json.fail-on-missing-field", "maybe", "is not true or false"),
+        ("json.timestamp-format.standard", "iso", "is not supported"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_the_name_of_its_option(option, value, found):
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(InvalidJob, match=f"'{option}' = '{value}' {found}"):
+        read_table(env, table(**{option: value}))
+
+
+def test_a_time_that_is_no_integer_is_refused():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(InvalidJob, match="is not an integer"):
+        read_table(env, table(**{"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "now"}))
+
+
+def test_a_missing_field_cannot_be_an_error_and_ignored():
+    env = StreamExecutionEnvironment.get_execution_environment()
+    with pytest.raises(InvalidJob, match="are both true"):
+        read_table(env, table(**{"json.fail-on-missing-field": "true", "json.ignore-parse-errors": "true"}))

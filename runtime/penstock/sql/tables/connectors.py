@@ -75,7 +75,12 @@ def _write_files(stream: DataStream[Any], options: TableOptions, changelog: bool
 
 
 def _read_kafka(env: StreamExecutionEnvironment, options: TableOptions) -> DataStream[SqlRow]:
-    from penstock.datastream.connectors.kafka import KafkaOffsetResetStrategy, KafkaOffsetsInitializer, KafkaSource
+    from penstock.datastream.connectors.kafka import (
+        KafkaOffsetResetStrategy,
+        KafkaOffsetsInitializer,
+        KafkaRecordDeserializationSchema,
+        KafkaSource,
+    )
     from penstock.sql.tables.formats import RowMessages, format_of
 
     properties = options.with_prefix("properties.")
@@ -91,11 +96,13 @@ def _read_kafka(env: StreamExecutionEnvironment, options: TableOptions) -> DataS
                 "'scan.startup.mode' = 'group-offsets' needs a group",
                 "add 'properties.group.id', or set 'scan.startup.mode' = 'earliest-offset'",
             )
-        strategy = properties.get("auto.offset.reset", "none").upper()
+        strategies = tuple(strategy.name.lower() for strategy in KafkaOffsetResetStrategy)
+        strategy = options.choice("properties.auto.offset.reset", strategies, "none").upper()
         builder.set_starting_offsets(KafkaOffsetsInitializer.committed_offsets(KafkaOffsetResetStrategy[strategy]))
     elif startup == "timestamp":
-        stamp = int(options.required("scan.startup.timestamp-millis"))
-        builder.set_starting_offsets(KafkaOffsetsInitializer.timestamp(stamp))
+        options.required("scan.startup.timestamp-millis")
+        stamp = options.integer("scan.startup.timestamp-millis")
+        builder.set_starting_offsets(KafkaOffsetsInitializer.timestamp(stamp or 0))
     else:
         earliest = startup == "earliest-offset"
         builder.set_starting_offsets(
@@ -103,13 +110,9 @@ def _read_kafka(env: StreamExecutionEnvironment, options: TableOptions) -> DataS
         )
     if options.choice("scan.bounded.mode", ("unbounded", "latest-offset"), "unbounded") == "latest-offset":
         builder.set_bounded(KafkaOffsetsInitializer.latest())
-    builder.set_value_only_deserializer(RowMessages(format_of(options, "value.")))
-    return env.from_source(builder.build(), None, options.table.name).filter(_is_row)
-
-
-def _is_row(row: Any) -> bool:
-    """Return False for messages that the format skipped."""
-    return row is not None
+    messages = RowMessages(format_of(options, "value."))
+    builder.set_deserializer(KafkaRecordDeserializationSchema.of(messages.row_of))
+    return env.from_source(builder.build(), None, options.table.name)
 
 
 def _write_kafka(stream: DataStream[Any], options: TableOptions, changelog: bool) -> DataStreamSink:

@@ -60,12 +60,12 @@ def _reader(type: SqlType) -> Convert:
     if type.name == "BOOLEAN":
         return _boolean
     if type.name in BYTES:
-        return base64.b64decode
+        return partial(base64.b64decode, validate=True)
     parse = {"DATE": times.parse_date, "TIME": times.parse_time}.get(type.name, times.parse_timestamp)
     cut = type.precision if type.is_time_of_day else None
 
-    def read(text: str) -> int:
-        found = parse(text)
+    def read(text: Any) -> int:
+        found = parse(text) if isinstance(text, str) else None
         if found is None:
             raise _Wrong(text)
         return found if cut is None else times.truncate(found, cut)
@@ -120,13 +120,17 @@ def _boolean(value: Any) -> bool:
     return lower == "true"
 
 
-def json_writer(type: SqlType) -> Convert:
-    """Return a function from a value of the type to a value that JSON has. A DECIMAL stays a Decimal."""
+def json_writer(type: SqlType, separator: str = " ") -> Convert:
+    """Return a function from a value of the type to a value that JSON has. A DECIMAL stays a Decimal.
+
+    Args:
+        separator: text between the date and the time of a timestamp.
+    """
     if type.is_nested:
-        return _nested_writer(type)
+        return _nested_writer(type, separator)
     if type.is_time_of_day:
         suffix = "Z" if type.name == "TIMESTAMP_LTZ" else ""
-        return lambda value: _trimmed(value) + suffix
+        return lambda value: _trimmed(value).replace(" ", separator) + suffix
     if type.name == "DATE":
         return lambda value: times.date_of(value).isoformat()
     if type.name == "TIME":
@@ -140,8 +144,8 @@ def _or_null(convert: Convert) -> Convert:
     return lambda value: None if value is None else convert(value)
 
 
-def _nested_writer(type: SqlType) -> Convert:
-    parts = [_or_null(json_writer(part)) for _, part in type.fields]
+def _nested_writer(type: SqlType, separator: str) -> Convert:
+    parts = [_or_null(json_writer(part, separator)) for _, part in type.fields]
     if type.name == "ARRAY":
         return lambda value: list(map(parts[0], value))
     if type.name == "ROW":
