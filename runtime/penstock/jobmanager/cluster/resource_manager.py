@@ -223,6 +223,8 @@ class ResourceManager(SealedServer):
             return
         if isinstance(message, Beat):
             with self._lock:
+                if self._peers.get(register.id) is not peer:
+                    return  # a second connection, which has no member
                 self._silent[register.id] = 0.0
             self._spark.registry.record_heartbeat(register.id, _now_ms())
             if self._patience_s is not None:

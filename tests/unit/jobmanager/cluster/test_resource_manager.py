@@ -498,3 +498,22 @@ class TestStandby:
         assert standby.driver.removed == []
         visitor.send_message(Beat())
         assert visitor.connection.poll(0.2) is None, "it is still connected"
+
+    def test_a_heartbeat_of_a_second_connection_is_ignored_after_the_end_of_the_first(
+        self, standby: Door, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(resource_manager, "SILENT_S", 0.2)
+        visitor = standby.come()
+        visitor.receive()
+        again = standby.come(masters=("b",))
+        again.receive()
+        visitor.connection.close()
+        wait_until(lambda: standby.driver.registry.members() == [])
+        again.send_message(Beat())
+        time.sleep(0.5)
+        late = standby.come("late")
+        late.receive()
+        late.send_message(AskWarm())
+        executor = late.started()
+        standby.driver.there = {executor}
+        assert late.receive() == Running(executor)
