@@ -74,6 +74,7 @@ class MasterLink:
         start: function that starts an executor. Its second argument is the address of the executor for other processes.
         ended: function that is called when the executor and its Python workers have ended.
         stacks: directory in which Python workers report their stacks. Empty means no reports.
+        known: ids of the masters that the registration named (`Register.masters`).
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class MasterLink:
         ended: Callable[[Launch], object],
         logs: LogFiles,
         stacks: str,
+        known: tuple[str, ...] = (),
     ) -> None:
         self.connection = connection
         self.address = address
@@ -102,6 +104,7 @@ class MasterLink:
         self._start, self._ended = start, ended
         self._logs = logs
         self._stacks = stacks
+        self._known = known
         self._since = time.monotonic()
         self._beaten = 0.0
         self._silent_s = 0.0
@@ -124,6 +127,11 @@ class MasterLink:
     @property
     def is_standby(self) -> bool:
         return self.is_elected and self.term is None
+
+    @property
+    def is_ignored(self) -> bool:
+        """Return whether the master ignores this connection, because the worker had another one to it."""
+        return self.master in self._known
 
     @property
     def has_executor(self) -> bool:

@@ -32,6 +32,8 @@ class Found:
     connection: ControlConnection
     address: str
     own_address: str
+    known: tuple[str, ...]
+    """Ids of the masters that the registration named. Such a master ignores the connection."""
 
 
 class MasterSearch:
@@ -66,6 +68,8 @@ class MasterSearch:
         self._ending = False
         self._strange = 0
         self._is_logged = False
+        self._has_failed = False
+        """Whether an unexpected error was logged."""
 
     def start(self) -> MasterSearch:
         threading.Thread(target=self._run, name="master-search", daemon=True).start()
@@ -110,7 +114,7 @@ class MasterSearch:
                 if self._ending:
                     return
                 linked, known = self._linked, self._known
-            found = self._look(linked, known)
+            found = self._look_safely(linked, known)
             with self._changed:
                 if self._ending:
                     if found is not None:
@@ -125,6 +129,20 @@ class MasterSearch:
                     self._is_logged = True
                     logger.info("waiting for the master at %s", ", ".join(sorted(self._masters)))
                 self._changed.wait(self._pause_s)
+
+    def _look_safely(self, linked: Collection[str], known: tuple[str, ...]) -> Found | None:
+        """Look for a master. An unexpected error, such as an invalid host name, must not end the thread."""
+        try:
+            return self._look(linked, known)
+        except Exception as error:
+            if not self._has_failed:
+                self._has_failed = True
+                logger.exception(
+                    "the search for the master at %s fails (%s). Check the addresses in --master. The search continues",
+                    ", ".join(sorted(self._masters)),
+                    error,
+                )
+            return None
 
     def _look(self, linked: Collection[str], known: tuple[str, ...]) -> Found | None:
         every = [(master, *place) for master in self._masters for place in _resolve(master)]
@@ -152,7 +170,7 @@ class MasterSearch:
             return None
         self._strange = 0
         connection.enable_keepalive()
-        return Found(connection, address, own)
+        return Found(connection, address, own, known)
 
     def _log_foreign_peer(self, address: str, error: ConnectionError) -> None:
         self._strange += 1

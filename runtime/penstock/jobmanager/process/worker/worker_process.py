@@ -153,6 +153,7 @@ class WorkerProcess:
                     self._ended,
                     self._logs,
                     self._stacks,
+                    found.known,
                 )
             )
         kills = self._kills.new()
@@ -216,7 +217,8 @@ class WorkerProcess:
             return
         link.handle(message)
         if isinstance(message, Leads | OnStandby):
-            if any(other.master == link.master for other in self._links if other is not link):
+            others = [other.master for other in self._links if other is not link]
+            if link.is_ignored or link.master in others:
                 self._drop(link, 0.0)  # the address of this connection leads to the same master as another one
                 return
             if is_first:

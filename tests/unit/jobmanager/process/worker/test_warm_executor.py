@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -14,7 +15,7 @@ from penstock.common.configuration import Configuration
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.members.registration import AskWarm, Ended, Follows, FromTaskManager, Leads, OnStandby
 from penstock.jobmanager.cluster.sealed_server import Peer
-from penstock.jobmanager.process.worker import master_link, warm_executor, worker_process
+from penstock.jobmanager.process.worker import master_link, master_search, warm_executor, worker_process
 from penstock.jobmanager.process.worker.warm_executor import WarmExecutorPolicy, machine_memory
 from tests.unit.jobmanager.process.worker.test_worker_process import (
     Executors,
@@ -353,3 +354,43 @@ def test_the_worker_finds_a_standby_that_comes_late(masters: tuple[Elected, Elec
     assert all(child.poll() is None for child in manager.executors.children)
     manager.end()
     late.close()
+
+
+def test_a_connection_that_the_master_ignores_is_dropped_although_the_first_one_has_ended(
+    masters: tuple[Elected, Elected], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A master ignores the second connection of a TaskManager. It then assigns no executor there."""
+    leader, _ = masters
+
+    def on_admitted(peer: Peer) -> None:
+        if "a" in leader.registered[-1].masters and not ignored:
+            ignored.append(peer)
+            leader.peers[0].hang_up()
+            time.sleep(0.1)  # the worker sees the end before the role
+        leader.post(peer, msgspec.msgpack.encode(leader.role()))
+
+    ignored: list[Peer] = []
+    monkeypatch.setattr(leader, "on_admitted", on_admitted)
+    manager = WarmTaskManager(leader)
+    wait_until(lambda: bool(ignored))
+    wait_until(lambda: ignored[0] not in leader.peers)
+    manager.end()
+
+
+def test_an_unexpected_error_does_not_end_the_search(
+    masters: tuple[Elected, Elected], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails_twice(master: str) -> list[tuple[str, int, Any]]:
+        failures.append(master)
+        if len(failures) <= 2:
+            raise UnicodeError("label empty or too long")
+        return resolve(master)
+
+    failures: list[str] = []
+    resolve = master_search._resolve
+    monkeypatch.setattr(master_search, "_resolve", fails_twice)
+    leader, _ = masters
+    manager = WarmTaskManager(leader)
+    wait_until(lambda: leader.has_received(Follows()))
+    assert caplog.text.count("the search for the master at") == 1
+    manager.end()
