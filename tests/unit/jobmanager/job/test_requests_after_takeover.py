@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,47 @@ def test_the_answer_of_a_request_survives_its_leader(sessions: list[Session], tm
     found = of(sessions, request.id)
     assert found.is_done
     assert found.location == request.location
+
+
+def test_a_request_that_a_client_repeats_while_it_is_stored_is_executed_once(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = running(sessions, tmp_path)
+    accept_at_once = RequestJournal.accept
+
+    def accept_slowly(journal: RequestJournal, operation: Operation, master: JobMaster) -> None:
+        time.sleep(0.3)
+        accept_at_once(journal, operation, master)
+
+    def request() -> Operation:
+        operation = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+        return sessions[-1].dispatcher.request(master, operation)
+
+    monkeypatch.setattr(RequestJournal, "accept", accept_slowly)
+    with ThreadPoolExecutor(3) as clients:
+        first, *others = [answer.result() for answer in [clients.submit(request) for _ in range(3)]]
+    assert all(other is first for other in others)
+    assert first.wait(30)
+    assert first.failure is None
+    assert len(list((tmp_path / "sp").iterdir())) == 1
+    assert (master.history.status, master.history.restarts) == (JobStatus.RUNNING, 0)
+
+
+def test_a_repeated_request_is_executed_if_storage_did_not_respond_to_the_first_one(
+    sessions: list[Session], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = running(sessions, tmp_path)
+
+    def refuse(journal: RequestJournal, operation: Operation, master: JobMaster) -> None:
+        raise StorageError("no response", remedy="wait")
+
+    request = Operation("savepoint", {"directory": f"file://{tmp_path}/sp", "job": JOB}, id="a" * 32)
+    with monkeypatch.context() as patch:
+        patch.setattr(RequestJournal, "accept", refuse)
+        with pytest.raises(StorageError):
+            sessions[-1].dispatcher.request(master, request)
+    assert sessions[-1].dispatcher.request(master, request).wait(30)
+    assert request.location
 
 
 def test_a_request_that_a_suspended_leader_fails_is_executed_by_the_next_one(

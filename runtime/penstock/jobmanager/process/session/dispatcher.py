@@ -30,6 +30,8 @@ class Dispatcher:
         self.started_at = int(time.time() * 1000)
         self._jobs: dict[str, JobMaster] = {}
         self._operations: dict[str, Operation] = {}
+        self._storing: dict[str, threading.Event] = {}
+        """Requests that are being stored, by id. The event is set when this has ended."""
         self.journals: dict[str, RequestJournal] = {}
         """Journal of each job whose masters elect a leader."""
         self._lock = threading.Lock()
@@ -77,13 +79,31 @@ class Dispatcher:
     def request(self, job: JobMaster, operation: Operation) -> Operation:
         """Pass an operation to the job and keep it, so that clients can poll it.
 
+        A client repeats a request if it receives no response in time. The request may still be in progress then. If an operation with this
+        id exists, return it and do nothing.
+
         Raises:
             StorageError: masters elect a leader, and the request cannot be stored for the next leader.
         """
-        journal = self.journals.get(job.job_id)
-        if journal is not None:
-            journal.accept(operation, job)
-        self.add_operation(operation)
+        stored = threading.Event()
+        while True:
+            with self._lock:
+                earlier = self._operations.get(operation.id)
+                if earlier is not None:
+                    return earlier
+                storing = self._storing.setdefault(operation.id, stored)
+            if storing is stored:
+                break
+            storing.wait()
+        try:
+            journal = self.journals.get(job.job_id)
+            if journal is not None:
+                journal.accept(operation, job)
+            self.add_operation(operation)
+        finally:
+            with self._lock:
+                del self._storing[operation.id]
+            stored.set()
         return job.request(operation)
 
     def add_operation(self, operation: Operation) -> None:
