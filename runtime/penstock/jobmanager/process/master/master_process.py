@@ -124,6 +124,8 @@ def _serve(
             elif server is not None and session.dispatcher.has_operations:
                 stop_requested.wait(READ_OUTCOME_S)
     finally:
+        if stop_requested.is_set():
+            leaving.join()  # it takes the last checkpoints
         suspend(session)
         if member is not None:
             member.leave()

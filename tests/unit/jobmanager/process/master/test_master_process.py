@@ -22,13 +22,16 @@ from penstock.datastream.stream_execution_environment import StreamExecutionEnvi
 from penstock.graph.executor import executing_on
 from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.job.requests import Operation
+from penstock.jobmanager.process.election.elector import ElectionTimes
+from penstock.jobmanager.process.election.member import Member
+from penstock.jobmanager.process.election.storage_claims import StorageClaims
 from penstock.jobmanager.process.launch import check
 from penstock.jobmanager.process.master import master_process
 from penstock.jobmanager.process.master.master_process import run_master_process
 from penstock.jobmanager.process.session.entry import run_script_on
 from penstock.jobmanager.process.session.session import Session, SubmitOptions
 from penstock.jobmanager.runners.in_process import InProcessRunner
-from tests.in_process import InProcess
+from tests.in_process import InProcess, until
 from tests.unit.jobmanager.job.ending.test_recorded_end import running
 
 if TYPE_CHECKING:
@@ -77,7 +80,7 @@ class Place:
         }
         self.sessions: list[Session] = []
 
-    def master(self, stop_requested: threading.Event | None = None) -> int:
+    def master(self, stop_requested: threading.Event | None = None, member: Member | None = None) -> int:
         settings = self.settings | {"execution.shutdown-on-application-finish": str(stop_requested is None).lower()}
 
         def program(session: Session) -> None:
@@ -85,7 +88,7 @@ class Place:
             run_script_on(session, str(self.script), [], settings)
 
         submit = SubmitOptions(job_id=self.job_id, fresh=True, keep_result=True)
-        return run_master_process(InProcess(), submit, Configuration(settings), program, stop_requested)
+        return run_master_process(InProcess(), submit, Configuration(settings), program, stop_requested, member=member)
 
     @property
     def seen(self) -> list[str]:
@@ -335,3 +338,23 @@ def test_a_last_checkpoint_that_hangs_does_not_keep_the_leader(
     master_process.suspend(sessions[-1], hands_over=True)
     assert job.wait(30) is JobStatus.SUSPENDED
     assert [operation.kind for operation in requested] == ["checkpoint"]
+
+
+def test_a_leader_takes_a_last_checkpoint_of_a_job_that_its_program_does_not_wait_for(tmp_path: Path) -> None:
+    place, stop_requested = Place(tmp_path), threading.Event()
+    place.settings["execution.checkpointing.interval"] = "1 h"
+    place.script.write_text(ENDLESS.replace("execute(", "execute_async("))
+    claims = StorageClaims(CheckpointStorage(f"file://{tmp_path}/ha", place.job_id))
+    member = Member(claims, "a", "127.0.0.1", ElectionTimes())
+    leader = threading.Thread(target=place.master, args=(stop_requested, member), daemon=True)
+    leader.start()
+    deadline = time.monotonic() + 30
+    while not (place.sessions and place.job()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    job = place.job()
+    until(lambda: job.history.status is JobStatus.RUNNING, job)
+    stop_requested.set()
+    leader.join(30)
+    assert job.history.status is JobStatus.SUSPENDED
+    assert len(job.checkpoints.storage.checkpoint_ids()) == 1
