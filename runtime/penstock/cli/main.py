@@ -15,8 +15,6 @@ from penstock.cli.commands import (
     roles,
     run,
     savepoint,
-    sql,
-    sql_gateway,
     stacks,
     state,
     top,
@@ -24,6 +22,7 @@ from penstock.cli.commands import (
 )
 from penstock.cli.commands.projects import examples, init
 from penstock.cli.commands.sessions import session
+from penstock.cli.commands.sql import sql, sql_gateway
 from penstock.cli.connection import with_tls_options
 
 app = new_application()

@@ -51,7 +51,7 @@ class Masters:
     """Masters of one cluster. Thread-safe.
 
     Args:
-        urls: URLs of the masters. The first one is asked first, and then the one that has responded last.
+        urls: URLs of the masters. A request goes to the first one, and later to the one that has responded last.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Masters:
 
     @property
     def url(self) -> str:
-        """Return the URL of the master that is asked next."""
+        """Return the URL of the master that gets the next request."""
         return self.urls[self._position]
 
     def send(self, request: Callable[[str], httpx.Response], *, may_repeat: bool) -> httpx.Response:

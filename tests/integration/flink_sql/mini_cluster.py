@@ -9,6 +9,7 @@ from pathlib import Path
 
 from penstock.jobmanager.cluster.jvm.java import find_java
 from penstock.sql.planner.jars import compile_jar
+from penstock.sql.planner.process import PlannerProcess
 from tests.unit.sql.queries import TABLES, VIEWS, materialized
 
 DEFAULTS = {
@@ -23,6 +24,15 @@ DEFAULTS = {
 def tables_in(folder: object) -> list[str]:
     """Return the statements that create all tables, with their rows in this folder."""
     return [*(table.create(name, f"file://{folder}/{name}") for name, table in TABLES.items()), *VIEWS]
+
+
+def with_tables(planner: PlannerProcess) -> PlannerProcess:
+    """Create all tables in a session of the planner, with the default options."""
+    for key, value in DEFAULTS.items():
+        planner.set_option(key, value)
+    for statement in tables_in(""):
+        planner.sql(statement)
+    return planner
 
 
 def results_of(

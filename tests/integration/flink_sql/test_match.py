@@ -6,7 +6,7 @@ import pytest
 
 from penstock.common.errors import InvalidJob
 from penstock.sql.operators.match import pattern_of
-from penstock.sql.plan.matching import Match
+from penstock.sql.plan.matching import Match, Variable
 from penstock.sql.plan.reading import read_plan
 from penstock.sql.planner.process import SqlError
 from tests.unit.sql.queries import TABLES
@@ -22,7 +22,7 @@ def session(planner):
 
 def compiled(
     session, pattern: str, *, measures: str = "a.id AS x", define: str = "a AS a.v > 1", rows: str = "", after: str = ""
-) -> None:
+) -> Match:
     query = (
         f"SELECT * FROM readings MATCH_RECOGNIZE (PARTITION BY name ORDER BY ts MEASURES {measures} {rows or 'ONE ROW PER MATCH'} "
         f"AFTER MATCH SKIP {after or 'PAST LAST ROW'} PATTERN {pattern} DEFINE {define})"
@@ -30,6 +30,7 @@ def compiled(
     plan = read_plan(session.sql(query).plan)
     (node,) = (node for node in plan.nodes if isinstance(node, Match))
     pattern_of(node, "UTC")
+    return node
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_a_pattern_is_refused_with_a_remedy(session, pattern, message):
 
 
 def test_an_upper_limit_alone_starts_at_zero(session):
-    compiled(session, "(a b{,2} c)")
+    assert compiled(session, "(a b{,2} c)").variables[1] == Variable("b", 0, 2)
 
 
 @pytest.mark.parametrize("define", ["a AS PREV(a.v, 1) > 1", "a AS NEXT(a.v, 1) > 1"])
@@ -66,7 +67,9 @@ def test_all_rows_are_refused(session):
         compiled(session, "(a b)", rows="ALL ROWS PER MATCH")
 
 
-def test_skip_targets_are_read(session):
-    compiled(session, "(a b)", after="TO FIRST b")
-    compiled(session, "(a b)", after="TO LAST b")
-    compiled(session, "(a b)", after="TO b")
+@pytest.mark.parametrize(
+    ("after", "skip"), [("TO FIRST b", "SKIP_TO_FIRST"), ("TO LAST b", "SKIP_TO_LAST"), ("TO b", "SKIP_TO_LAST")]
+)
+def test_skip_targets_are_read(session, after, skip):
+    node = compiled(session, "(a b)", after=after)
+    assert (node.skip, node.skip_variable) == (skip, "b")

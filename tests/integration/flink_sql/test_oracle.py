@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from tests.integration.flink_sql.mini_cluster import DEFAULTS, results_of, tables_in
+from tests.integration.flink_sql.mini_cluster import DEFAULTS, results_of, with_tables
 from tests.unit.sql.queries import CLOCK, OPTIONS, PLANS, QUERIES
 
 pytestmark = pytest.mark.sql
@@ -35,11 +35,7 @@ def flink_results(flink, tmp_path_factory, request):
 
 @pytest.fixture(scope="module")
 def session(planner):
-    for key, value in DEFAULTS.items():
-        planner.set_option(key, value)
-    for statement in tables_in(""):
-        planner.sql(statement)
-    return planner
+    return with_tables(planner)
 
 
 @pytest.mark.parametrize("name", QUERIES)

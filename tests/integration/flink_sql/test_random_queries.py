@@ -15,7 +15,7 @@ from penstock.sql.plan.reading import read_plan
 from penstock.sql.tables.printing import RowText
 from penstock.sql.translation import StreamPlan
 from penstock.testing import JobHarness
-from tests.integration.flink_sql.mini_cluster import DEFAULTS, results_of, tables_in
+from tests.integration.flink_sql.mini_cluster import results_of, with_tables
 from tests.unit.sql.queries import DATABASE, TABLES, materialized
 from tests.unit.sql.test_stored_plans import close, push
 
@@ -153,11 +153,7 @@ def flink_results(flink, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def session(planner):
-    for key, value in DEFAULTS.items():
-        planner.set_option(key, value)
-    for statement in tables_in(""):
-        planner.sql(statement)
-    return planner
+    return with_tables(planner)
 
 
 @pytest.mark.parametrize("name", QUERIES)

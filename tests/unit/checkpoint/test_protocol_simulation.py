@@ -31,6 +31,7 @@ from penstock.checkpoint.store.object_store import ObjectInfo, StoreFailure, Tra
 from penstock.checkpoint.store.retrying_store import RetryingStore, RetryPolicy, Stores
 from penstock.common.errors import CorruptStateFile, Fenced, SnapshotNotFound, SnapshotTorn, StorageError
 from penstock.state.files import FileRef
+from tests.unit.checkpoint.simulated_sink import Piece, SimulatedSink
 from tests.unit.checkpoint.support import DictStore, InlineExecutor, ack, job
 
 if TYPE_CHECKING:
@@ -137,21 +138,13 @@ class SteppedStore:
         raise AssertionError(f"{source_url} is copied to {target_url}")
 
 
-@dataclass
-class Piece:
-    epoch: int
-    numbers: list[int]
-    state: str = "open"
-
-
-class World:
+class World(SimulatedSink):
     """The store, the sink and the scheduler."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.random = random.Random(seed)
         self.store = DictStore()
-        self.pieces: dict[str, Piece] = {}
-        self.violations: list[str] = []
         self.late: list[Callable[[], object]] = []
         self.waiting = threading.Semaphore(0)
         self.log: list[tuple[str, str, str]] = []
@@ -195,20 +188,6 @@ class World:
     def land_all(self) -> None:
         while self.late:
             self._land(self.late.pop())
-
-    def commit(self, ids: list[str]) -> None:
-        for id in ids:
-            if self.pieces[id].state == "removed":
-                self.violations.append(f"{id} was to be committed but had been removed: its records are lost")
-            self.pieces[id].state = "visible"
-
-    def discard(self, epoch: int, keep: set[str]) -> None:
-        for id, piece in self.pieces.items():
-            if piece.epoch < epoch and piece.state == "open" and id not in keep:
-                piece.state = "removed"
-
-    def visible(self) -> Counter[int]:
-        return Counter(n for piece in self.pieces.values() if piece.state == "visible" for n in piece.numbers)
 
 
 def jobmanager(actor: Actor) -> None:

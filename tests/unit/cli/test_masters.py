@@ -36,7 +36,7 @@ class Answers:
 
     def __init__(self, **answers: list[Any]) -> None:
         self._answers = answers
-        self.asked: list[str] = []
+        self.receivers: list[str] = []
         self.time = Time()
         self.masters = Masters(
             [f"http://{name}" for name in answers], clock=lambda: self.time.now, sleep=self.time.sleep
@@ -44,7 +44,7 @@ class Answers:
 
     def _answer(self, url: str) -> httpx.Response:
         name = url.removeprefix("http://")
-        self.asked.append(name)
+        self.receivers.append(name)
         self.time.now += 0.01
         found = self._answers[name].pop(0) if len(self._answers[name]) > 1 else self._answers[name][0]
         if isinstance(found, Exception):
@@ -60,14 +60,14 @@ def test_the_next_master_is_asked_if_one_refuses_the_connection() -> None:
     answers = Answers(a=[REFUSED], b=[OK])
     assert answers.send(may_repeat=False) is OK
     assert answers.send() is OK
-    assert answers.asked == ["a", "b", "b"]
+    assert answers.receivers == ["a", "b", "b"]
 
 
 def test_a_standby_without_a_leader_is_asked_again_after_the_time_that_it_names() -> None:
     answers = Answers(a=[NO_LEADER, NO_LEADER, OK], b=[NO_LEADER])
     began = answers.time.now
     assert answers.send() is OK
-    assert answers.asked == ["a", "b", "a", "b", "a"]
+    assert answers.receivers == ["a", "b", "a", "b", "a"]
     assert 4.0 <= answers.time.now - began < 5.0
 
 
@@ -76,7 +76,7 @@ def test_a_request_that_may_have_been_executed_is_not_repeated() -> None:
         answers = Answers(a=[answer], b=[OK])
         with pytest.raises(httpx.TransportError):
             answers.send(may_repeat=False)
-        assert answers.asked == ["a"]
+        assert answers.receivers == ["a"]
     answers = Answers(a=[LEADER_LOST], b=[OK])
     assert answers.send(may_repeat=False) is LEADER_LOST
 
@@ -97,7 +97,7 @@ def test_wrong_addresses_are_an_error_at_once() -> None:
     began = answers.time.now
     with pytest.raises(httpx.ConnectError):
         answers.send()
-    assert answers.asked == ["a", "b"]
+    assert answers.receivers == ["a", "b"]
     assert answers.time.now - began < 1
 
 
@@ -136,7 +136,7 @@ def test_a_cluster_that_shuts_down_is_not_asked_again() -> None:
     answers.masters.is_ending = True
     with pytest.raises(httpx.ConnectError):
         answers.send()
-    assert answers.asked == ["a", "a"]
+    assert answers.receivers == ["a", "a"]
 
 
 @pytest.mark.parametrize("text", ["", " , ", ",".join(f"h{n}" for n in range(17))])

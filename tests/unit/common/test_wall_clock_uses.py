@@ -61,7 +61,7 @@ ALLOWED = {
     "jobmanager/process/programs/running_program.py::RunningProgram.lost_job": "end of a job, for people",
     "jobmanager/process/programs/running_program.py::_initializing": "start of a job, for people",
     "jobmanager/process/programs/running_program.py::RunningProgram.show_waiting": "times of a job that starts again, for people",
-    "jobmanager/process/programs/program_store.py::ProgramStore.put_bundle": "time of an upload, for people",
+    "jobmanager/process/programs/store/program_store.py::ProgramStore.put_bundle": "time of an upload, for people",
     "jobmanager/process/programs/programs.py::ProgramRunner.run": "time of a submission, for people and for the order of restarts",
     "jobmanager/process/session/dispatcher.py::Dispatcher.__init__": "start time of the cluster, for people",
     "jobmanager/process/reading/live_state.py::LiveState.entries": "time of an answer, for people",

@@ -94,7 +94,7 @@ def sample_processes(folder: str, question: Question) -> list[Sample]:
 def records_of_processes(folder: str, question: EdgeQuestion) -> list[EdgeRecord]:
     """Return the last records on an edge in all processes that listen in the folder. Return as soon as all together have enough records."""
     found: list[EdgeRecord] = []
-    asked = msgspec.json.encode(Question(question.seconds, edge=question))
+    sent = msgspec.json.encode(Question(question.seconds, edge=question))
     deadline = time.monotonic() + min(question.seconds, LONGEST_S) + PATIENCE_S
     with ExitStack() as opened, selectors.DefaultSelector() as selector:
         for path in opened.enter_context(_sockets_in(folder)):
@@ -102,7 +102,7 @@ def records_of_processes(folder: str, question: EdgeQuestion) -> list[EdgeRecord
             connection.setblocking(False)  # a process that accepts no connections must not delay the others
             if _is_connected(connection, path):
                 with suppress(OSError):  # the process has just ended
-                    connection.sendall(asked)
+                    connection.sendall(sent)
                     connection.shutdown(socket.SHUT_WR)
                     selector.register(connection, selectors.EVENT_READ, _Parts(connection))
         while selector.get_map() and len(found) < question.count and time.monotonic() < deadline:

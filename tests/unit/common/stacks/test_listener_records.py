@@ -60,7 +60,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         process.communicate()
 
 
-def asked(folder: Path, count: int, seconds: float = SECONDS) -> tuple[list[str], float]:
+def requested(folder: Path, count: int, seconds: float = SECONDS) -> tuple[list[str], float]:
     began = time.monotonic()
     found = records_of_processes(str(folder), EdgeQuestion("job", "uid", None, count, seconds))
     return [record.text for record in found], time.monotonic() - began
@@ -69,7 +69,7 @@ def asked(folder: Path, count: int, seconds: float = SECONDS) -> tuple[list[str]
 def test_a_process_without_the_records_is_not_awaited(tmp_path: Path, start: Start) -> None:
     without = start("none", 0)
     start("a", 3)
-    texts, took_s = asked(tmp_path, 3)
+    texts, took_s = requested(tmp_path, 3)
     assert texts == ["a0", "a1", "a2"]
     assert took_s < SECONDS / 2
     assert without.stdout is not None
@@ -79,7 +79,7 @@ def test_a_process_without_the_records_is_not_awaited(tmp_path: Path, start: Sta
 def test_records_of_several_processes_count_together(tmp_path: Path, start: Start) -> None:
     start("a", 2)
     start("b", 2)
-    texts, took_s = asked(tmp_path, 4)
+    texts, took_s = requested(tmp_path, 4)
     assert sorted(texts) == ["a0", "a1", "b0", "b1"]
     assert took_s < SECONDS / 2
 
@@ -87,10 +87,10 @@ def test_records_of_several_processes_count_together(tmp_path: Path, start: Star
 def test_too_few_records_are_returned_after_the_time(tmp_path: Path, start: Start) -> None:
     start("a", 2)
     start("none", 0)
-    texts, took_s = asked(tmp_path, 4, 0.5)
+    texts, took_s = requested(tmp_path, 4, 0.5)
     assert texts == ["a0", "a1"]
     assert 0.5 <= took_s < SECONDS / 2
 
 
 def test_no_process_is_no_error(tmp_path: Path) -> None:
-    assert asked(tmp_path, 4)[0] == asked(tmp_path / "missing", 4)[0] == []
+    assert requested(tmp_path, 4)[0] == requested(tmp_path / "missing", 4)[0] == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock_operator.reconcile.act import session
-from tests.unit.operator.session.test_session_jobs import in_session, is_running, played, started
+from tests.unit.operator.session.session_jobs import SECOND, in_session, is_running, played, played_with_deaths, started
 from tests.unit.operator.world import World
 from tests.unit.operator.world.kubernetes.kubelet import NAME
 from tests.unit.operator.world.scenarios.scenario import running
@@ -24,8 +24,6 @@ from tests.unit.operator.world.session import (
 if TYPE_CHECKING:
     from penstock_operator.kube.cluster import Manifest
 
-SECOND = "other"
-
 
 def delete(world: World, policy: str) -> None:
     def change(manifest: Manifest) -> None:
@@ -40,7 +38,7 @@ def is_gone(world: World) -> bool:
     return world.cluster.one("FlinkCluster", CLUSTER_NAME) is None
 
 
-async def suspended_by_deletion(world: World, dies_at: int = 0) -> int:
+async def suspended_by_deletion(world: World, dies_at: int) -> int:
     """Delete a cluster with two jobs, and create it again. The operator dies after one call. Return the number of its calls."""
     await started(world, session_job(), session_job(SECOND))
     world.fault.calls.clear()
@@ -61,19 +59,7 @@ async def suspended_by_deletion(world: World, dies_at: int = 0) -> int:
 @pytest.mark.parametrize("start", range(1, 5))
 def test_the_operator_may_die_while_a_deletion_suspends_jobs(start: int) -> None:
     """The deaths of the four cases are after every sixteenth call of the flow."""
-    calls: list[int] = []
-
-    async def undisturbed(world: World) -> None:
-        calls.append(await suspended_by_deletion(world))
-
-    played(undisturbed)
-    assert calls[0] > 20
-    for at in range(4 * start, calls[0] + 1, 16):
-
-        async def disturbed(world: World, at: int = at) -> None:
-            await suspended_by_deletion(world, at)
-
-        played(disturbed)
+    played_with_deaths(suspended_by_deletion, 4 * start, 16)
 
 
 def test_a_master_that_does_not_respond_delays_the_suspension_until_force() -> None:

@@ -1,17 +1,14 @@
-"""FlinkJobs in a FlinkCluster: start, upgrade, rescale, rollback, suspend, snapshots, deletion, and faults."""
+"""FlinkJobs in a FlinkCluster: start, upgrade, rescale, rollback, suspend, snapshots, and deletion."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from penstock_operator.reconcile.act import session
-from penstock_operator.reconcile.presets.config_maps import ClusterPresets
+from tests.unit.operator.session.session_jobs import SECOND, in_session, is_running, played, started
 from tests.unit.operator.world import World, flinksnapshot
 from tests.unit.operator.world.kubernetes.images import Image
 from tests.unit.operator.world.kubernetes.kubelet import NAME
@@ -27,47 +24,7 @@ from tests.unit.operator.world.session import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
     from penstock_operator.kube.cluster import Manifest
-
-SECOND = "other"
-
-
-def played(story: Callable[[World], Awaitable[None]]) -> None:
-    """Run a story, and check that no record was lost or repeated, and that each job started empty at most once."""
-    world = World()
-
-    async def main() -> None:
-        await story(world)
-
-    asyncio.run(main())
-    assert not world.two_masters, f"{world.two_masters[:3]}\n{world.describe()}"
-    assert not world.sink.lost, f"{world.sink.lost}\n{world.describe()}"
-    assert not world.sink.repeated, f"{world.sink.repeated}\n{world.describe()}"
-    assert len(world.sink.empty_starts) <= len({job.name for jobs in world.sessions.values() for job in jobs.values()})
-
-
-def is_running(world: World, name: str = NAME, **expected: Any) -> bool:
-    status = world.status(name)
-    actual = status.get("running", {})
-    return world.settled(name) and status["phase"] == "Running" and expected.items() <= actual.items()
-
-
-async def started(world: World, *jobs: Manifest) -> None:
-    """Run a new cluster with these jobs, which are created at the same time."""
-    world.apply(flinkcluster())
-    for job in jobs:
-        world.apply(job)
-    for job in jobs:
-        await world.until(lambda job=job: is_running(world, job["metadata"]["name"]))
-    await world.run(25)
-
-
-def in_session(world: World, number: int = 1) -> dict[str, str]:
-    """Return the states of the jobs in a revision by the name of their FlinkJob, without those that have ended."""
-    jobs = world.sessions.get(f"{CLUSTER_NAME}-{number}", {}).values()
-    return {job.name: job.state for job in jobs if job.state not in ("FINISHED", "CANCELED", "FAILED")}
 
 
 def test_two_jobs_of_a_fresh_cluster_both_run() -> None:
@@ -220,119 +177,6 @@ def test_a_new_operator_ends_a_program_that_starts_for_the_former_operator(
         assert states.count("RUNNING") == (change == "edit"), states
 
     asyncio.run(story(World()))
-
-
-def job_with_source(source: dict[str, Any], **job: Any) -> Manifest:
-    found = session_job(**job)
-    del found["spec"]["job"]["script"]
-    found["spec"]["job"] |= {"entry": "job.py", "source": source}
-    return found
-
-
-def test_the_session_fetches_a_program_with_its_checksum_and_its_packages() -> None:
-    async def story(world: World) -> None:
-        world.served = {"https://host/v1.zip": "job v1", "https://host/v2.zip": "job v2"}
-        await started(
-            world,
-            job_with_source({"url": "https://host/v1.zip", "sha256": "a" * 64}, requirements=["rich==14.0"]),
-        )
-        assert world.fetched[0] == {
-            "name": NAME,
-            "url": "https://host/v1.zip",
-            "sha256": "a" * 64,
-            "requirements": ["rich==14.0"],
-        }
-        world.edit(job={"source": {"url": "https://host/v2.zip", "sha256": "b" * 64}})
-        await world.until(lambda: running(world, generation=2))
-        assert len(world.savepoints) == 1
-
-    played(story)
-
-
-def test_the_session_fetches_a_commit_with_the_password_of_the_secret() -> None:
-    def secret(world: World, **texts: str) -> None:
-        data = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-        meta = {"name": "git", "namespace": "default"}
-        world.cluster.put({"apiVersion": "v1", "kind": "Secret", "metadata": meta, "data": data})
-
-    async def story(world: World) -> None:
-        world.served = {"https://host/git": "job v1"}
-        secret(world, password="hunter-7")
-        world.apply(flinkcluster())
-        git = {"url": "https://host/git", "commit": "c" * 40, "path": "jobs", "secretName": "git"}
-        world.apply(job_with_source({"git": git}))
-        await world.until(lambda: "no username and password" in world.condition("Stalled").get("message", ""))
-        secret(world, username="me", password="hunter-7")
-        world.edit(job={"restartNonce": 1})
-        await world.until(lambda: running(world))
-        expected = {
-            "url": "https://host/git",
-            "commit": "c" * 40,
-            "path": "jobs",
-            "username": "me",
-            "password": "hunter-7",
-        }
-        assert expected.items() <= world.fetched[0].items()
-        kept = [world.cluster.select(kind, None, {}) for kind in ("ConfigMap", "ControllerRevision", "FlinkJob")]
-        assert "hunter-7" not in str(kept)
-
-    played(story)
-
-
-def test_a_program_that_cannot_be_fetched_is_reported_and_an_edit_helps() -> None:
-    async def story(world: World) -> None:
-        world.served = {"https://host/v1.zip": "job v1"}
-        world.apply(flinkcluster())
-        world.apply(job_with_source({"url": "https://host/missing.zip", "sha256": "a" * 64}))
-        await world.until(lambda: "missing.zip returned 404" in world.condition("Stalled").get("message", ""))
-        world.edit(job={"source": {"url": "https://host/v1.zip", "sha256": "a" * 64}})
-        await world.until(lambda: running(world))
-
-    played(story)
-
-
-def test_a_program_in_an_image_is_refused_with_the_remedy() -> None:
-    async def story(world: World) -> None:
-        world.apply(flinkcluster())
-        world.apply(job_with_source({"image": f"host/program@sha256:{'a' * 64}"}))
-        await world.until(lambda: world.condition("Stalled").get("reason") == "InvalidSpec")
-        assert "Set source.url or source.git instead" in world.condition("Stalled")["message"]
-
-    played(story)
-
-
-def test_defaults_of_the_configuration_apply_except_keys_of_the_cluster() -> None:
-    async def story(world: World) -> None:
-        world.ports = replace(world.ports, presets=ClusterPresets(world.cluster, "default", world.ports.monotonic))
-        preset: dict[str, Any] = {
-            "configuration": {
-                "execution.checkpointing.timeout": "3m",
-                "execution.checkpointing.interval": "1m",
-                "execution.checkpointing.min-pause": "4s",
-                "taskmanager.numberOfTaskSlots": 9,
-            },
-            "podTemplate": {"spec": {"hostname": "x"}},
-            "worker": {"resources": {"limits": {"memory": "9Gi"}}},
-        }
-        meta = {"name": "flinkjob-defaults", "namespace": "default"}
-        world.cluster.put(
-            {"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": {"spec": json.dumps(preset)}}
-        )
-        world.apply(flinkcluster(configuration={"execution.checkpointing.min-pause": "2s"}))
-        world.apply(session_job())
-        await world.until(lambda: is_running(world))
-        sent = world.submitted[0]["flinkConfiguration"]
-        assert sent["execution.checkpointing.timeout"] == "3m"
-        assert sent["execution.checkpointing.interval"] == "10s", "the FlinkJob takes precedence"
-        assert sent["execution.checkpointing.min-pause"] == "2s", "the FlinkCluster takes precedence"
-        assert "taskmanager.numberOfTaskSlots" not in sent
-        assert world.status()["defaults"] == {
-            "configuration": {
-                key: preset["configuration"][key] for key in preset["configuration"] if key.startswith("execution.")
-            }
-        }
-
-    played(story)
 
 
 def test_suspend_and_resume() -> None:
@@ -569,67 +413,3 @@ def test_fields_of_the_cluster_are_refused_with_their_remedy() -> None:
             assert f"set spec.{field} of the FlinkCluster" in message
 
     played(story)
-
-
-@pytest.mark.parametrize("mode", ["die-after", "die-before", "fail-after"])
-def test_every_fault_during_an_upgrade_gives_one_job_and_exact_output(mode: Any) -> None:
-    calls: list[int] = []
-
-    async def counted(world: World) -> None:
-        await started(world, session_job())
-        world.fault.calls.clear()
-        world.edit(job={"script": "job v2"})
-        await world.until(lambda: running(world, generation=2))
-        calls.append(len(world.fault.calls))
-
-    played(counted)
-    for at in range(1, calls[0] + 1):
-
-        async def story(world: World, at: int = at) -> None:
-            await started(world, session_job())
-            world.fault.calls.clear()
-            world.fault.at, world.fault.mode = at, mode
-            world.edit(job={"script": "job v2"})
-            await world.until(lambda: running(world, generation=2))
-            world.fault.is_over()
-            await world.run(40)
-            assert running(world, generation=2), world.describe()
-            assert len(world.savepoints) == 1, world.describe()
-            assert in_session(world) == {NAME: "RUNNING"}
-
-        played(story)
-
-
-async def moved(world: World, dies_at: int = 0) -> int:
-    """Move a job to another image of its cluster. The operator dies after one call. Return the number of its calls."""
-    await started(world, session_job())
-    world.fault.calls.clear()
-    world.fault.at = dies_at
-    world.cluster.edit("FlinkCluster", "default", CLUSTER_NAME, lambda m: m["spec"].update(image="engine:2"))
-    await world.until(lambda: cluster_is_ready(world) and cluster_status(world)["revision"] == 2)
-    calls = len(world.fault.calls)
-    world.fault.is_over()
-    await world.run(20)
-    assert is_running(world, cluster="default/shared@2"), world.describe()
-    assert in_session(world, 2) == {NAME: "RUNNING"}
-    assert len(world.savepoints) == 1, world.describe()
-    assert not pods_of(world, "shared-1", "master")
-    return calls
-
-
-@pytest.mark.parametrize("start", range(1, 5))
-def test_the_operator_may_die_while_a_job_moves_to_another_image(start: int) -> None:
-    """The deaths of the four cases are after every eighth call of the flow."""
-    calls: list[int] = []
-
-    async def undisturbed(world: World) -> None:
-        calls.append(await moved(world))
-
-    played(undisturbed)
-    assert calls[0] > 30
-    for at in range(2 * start, calls[0] + 1, 8):
-
-        async def disturbed(world: World, at: int = at) -> None:
-            await moved(world, at)
-
-        played(disturbed)

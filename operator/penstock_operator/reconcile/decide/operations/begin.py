@@ -56,12 +56,12 @@ def next_operation(ctx: Context) -> Context | None:
     """Return the context with a new operation, or None if no operation is necessary."""
     running = ctx.status.running
     if running is None:
-        begun = _from_nothing(ctx)
+        started = _from_nothing(ctx)
     elif running.finished_at is not None:
-        begun = _after_finish(ctx, running)
+        started = _after_finish(ctx, running)
     else:
-        begun = _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
-    return None if begun is None else with_memory(begun)
+        started = _from_spec(ctx, running) or _recover(ctx, running) or _rescale(ctx, running)
+    return None if started is None else with_memory(started)
 
 
 def unused_parallelism(ctx: Context) -> str:

@@ -25,9 +25,9 @@ from penstock.jobmanager.process.master.master_process import collect_rarely, su
 from penstock.jobmanager.process.master.serving import serve_as
 from penstock.jobmanager.process.programs.graphs import SentGraphs
 from penstock.jobmanager.process.programs.jars import SessionJars
-from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.jobmanager.process.programs.programs import ProgramRunner
 from penstock.jobmanager.process.programs.session_gateway import SessionGateway
+from penstock.jobmanager.process.programs.store.program_store import ProgramStore
 from penstock.jobmanager.process.session.process_log import master_log
 from penstock.jobmanager.process.session.session import ClusterProvider, Session
 

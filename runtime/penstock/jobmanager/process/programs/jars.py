@@ -10,10 +10,10 @@ from typing import Any
 from penstock.common.errors import InvalidJob, PenstockError
 from penstock.common.logs.log_file import LogPart
 from penstock.common.program.bundle import CODE
-from penstock.jobmanager.process.programs.fetched import fetched_bundle
 from penstock.jobmanager.process.programs.limits import check_limits
 from penstock.jobmanager.process.programs.messages import ProgramSpec
 from penstock.jobmanager.process.programs.programs import ProgramRunner
+from penstock.jobmanager.process.programs.store.fetched import fetched_bundle
 from penstock.rest import facts
 
 SWEEP_S = 3600.0

@@ -33,10 +33,10 @@ from penstock.jobmanager.process.programs.limits import MemoryGuard, memory_limi
 from penstock.jobmanager.process.programs.messages import CANCELED, JobStarted, ProcessSpec, ProgramEnd, ProgramSpec
 from penstock.jobmanager.process.programs.outputs import ProgramOutputs
 from penstock.jobmanager.process.programs.process.fork_server import ForkServer
-from penstock.jobmanager.process.programs.program_store import ProgramStore
 from penstock.jobmanager.process.programs.remote_gateway import LIST_S
 from penstock.jobmanager.process.programs.rpc import Connection, Disconnected
 from penstock.jobmanager.process.programs.running_program import ProgramProcess, RunningProgram, exit_text
+from penstock.jobmanager.process.programs.store.program_store import ProgramStore
 from penstock.metrics.store import MetricStore
 from penstock.rest import facts
 from penstock.rest.errors import Conflict, NotFound, Unavailable

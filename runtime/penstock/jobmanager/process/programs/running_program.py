@@ -1,4 +1,4 @@
-"""A program of a session whose jobs have not ended, its process, and what is shown of its jobs when the process cannot be asked."""
+"""A program of a session whose jobs have not ended, and its process. Lists use stored data of its jobs if the process does not answer."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class RunningProgram:
         return end.code == MemoryLimitExceeded.code and not self.jobs and not self.spec.starts
 
     def lost_job(self, job_id: str, status: JobStatus, end: ProgramEnd | None) -> JobArchive:
-        """Return the archive of a job whose process cannot be asked about it."""
+        """Return the archive of a job whose process does not answer."""
         now = int(time.time() * 1000)
         job = self.known.get(job_id) or facts.Job(job_id, self.jobs[job_id], status.value, now, 1, 1)
         failures = list(job.failures)
@@ -165,7 +165,7 @@ class RunningProgram:
         return JobArchive(job, facts.CheckpointSettings(), CheckpointHistory().overview())
 
     def lost_outcome(self, status: JobStatus) -> dict[str, Any]:
-        """Return the result of a job whose process cannot be asked about it, in the shape of REST."""
+        """Return the result of a job whose process does not answer, in the shape of REST."""
         end = self.end or ProgramEnd()
         failure = {"code": end.code, "message": end.message, "remedy": end.remedy, "operator": end.operator}
         return {"status": status.value} | ({} if status is JobStatus.CANCELED else {"failure": failure})

@@ -94,8 +94,8 @@ class MasterLink:
         """Id of the master's process. Empty if its masters do not elect a leader."""
         self.term: int | None = None
         """Term of this master if it leads, 0 without an election. None if it is on standby, or has not sent its role."""
-        self.is_asked = False
-        """Whether the worker has asked this standby for a warm executor."""
+        self.has_warm_request = False
+        """Whether the worker has requested a warm executor from this standby."""
         self.running_since: float | None = None
         """Time from which the executor can run tasks: it is registered with the driver. None if it is not registered."""
         self.useless = 0
@@ -148,9 +148,9 @@ class MasterLink:
         if self.is_elected:
             self.send(Follows())
 
-    def ask_warm(self) -> None:
-        """Ask the standby for an executor."""
-        self.is_asked = True
+    def request_warm(self) -> None:
+        """Request an executor from the standby."""
+        self.has_warm_request = True
         self.send(AskWarm())
 
     def beat(self, elapsed_s: float) -> bool:

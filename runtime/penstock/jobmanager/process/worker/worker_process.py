@@ -279,7 +279,7 @@ class WorkerProcess:
     def _keep_warm(self) -> None:
         """Ask one standby for an executor, or end this executor if memory is scarce."""
         leader = self._leader
-        warm = next((link for link in self._links if link is not leader and link.is_asked), None)
+        warm = next((link for link in self._links if link is not leader and link.has_warm_request), None)
         if warm is not None:
             if leader is not None and warm.has_executor and self._warm.must_end():
                 logger.warning("memory is scarce, so the warm executor ends")
@@ -289,4 +289,4 @@ class WorkerProcess:
         standby = next((link for link in self._links if link.is_standby), None)
         if standby is not None and leader is not None and self._warm.may_start(leader.running_since):
             with suppress(OSError):  # the next turn handles the end of the connection
-                standby.ask_warm()
+                standby.request_warm()

@@ -197,20 +197,20 @@ def test_a_failure_before_the_first_attempt_waits_until_the_election_confirms_th
     """The leader may have been frozen between its election and its first listing of the leader epochs."""
     monkeypatch.setattr("penstock.jobmanager.job.ending.job_end.store_and_wait", partial(store_and_wait, pause_s=0.01))
     responds = threading.Event()
-    asked: list[float | None] = []
+    confirmed_since: list[float | None] = []
 
     def confirm(timeout_s: float, since_s: float | None) -> bool:
-        asked.append(since_s)
+        confirmed_since.append(since_s)
         return responds.is_set()
 
     master = start(sessions, tmp_path, confirm=confirm, **WITHOUT_SLOTS)
     began = time.monotonic()
-    while len(asked) < 3:
+    while len(confirmed_since) < 3:
         assert time.monotonic() - began < 30
         time.sleep(0.01)
     assert not master.is_done
     assert read_result(master.checkpoints.storage) is None
-    assert None not in asked
+    assert None not in confirmed_since
     responds.set()
     assert master.wait(30) is JobStatus.FAILED
 
@@ -220,15 +220,15 @@ def test_a_leader_that_is_cut_off_from_the_election_does_not_fence_the_next_lead
     sessions: list[Session], tmp_path: Path, is_superseded: bool
 ) -> None:
     """It leads and waits for slots, and another master has claimed a leader epoch before its first attempt."""
-    asked, go_on = threading.Event(), threading.Event()
+    is_confirming, go_on = threading.Event(), threading.Event()
 
     def confirm(timeout_s: float, since_s: float | None) -> bool:
-        asked.set()
+        is_confirming.set()
         go_on.wait(30)
         return False
 
     old = start(sessions, tmp_path, confirm=confirm)
-    assert asked.wait(30)
+    assert is_confirming.wait(30)
     if not is_superseded:
         go_on.set()
         until(lambda: old.history.status is JobStatus.RUNNING, old)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from penstock.common.errors import InvalidJob
-from penstock.jobmanager.process.programs.fetched import fetched_bundle
+from penstock.jobmanager.process.programs.store.fetched import fetched_bundle
 from penstock.rest import facts
 from penstock.rest.errors import Unavailable
 

@@ -13,10 +13,10 @@ import pytest
 
 from penstock.common.errors import InvalidJob, StorageError
 from penstock.common.program.bundle import digest_of
-from penstock.jobmanager.process.programs import program_store
 from penstock.jobmanager.process.programs.jars import SessionJars
 from penstock.jobmanager.process.programs.messages import ProgramSpec
-from penstock.jobmanager.process.programs.program_store import ProgramStore
+from penstock.jobmanager.process.programs.store import program_store
+from penstock.jobmanager.process.programs.store.program_store import ProgramStore
 from penstock.rest.errors import NotFound
 
 if TYPE_CHECKING:

@@ -51,7 +51,10 @@ class Life:
     def __init__(self, seed: int) -> None:
         self.world = World(seed)
         chosen = self.world.random
-        self.record = Record(chosen.choice([None, None, chosen.randrange(NUMBERS - PER_EPOCH)]), chosen.random() < 0.3)
+        self.record = Record(
+            fails_at=chosen.choice([None, None, chosen.randrange(NUMBERS - PER_EPOCH)]),
+            lacks_slots=chosen.random() < 0.3,
+        )
         self.faults: Counter[str] = Counter()
         self._count = 0
         self.masters = [self._start(), self._start()]

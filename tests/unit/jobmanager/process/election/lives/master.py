@@ -6,7 +6,6 @@ The job reads the numbers 0 to N-1 and writes them in pieces through a two-phase
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +28,7 @@ from penstock.jobmanager.process.election.claims import Holder
 from penstock.jobmanager.process.election.elector import ElectionTimes, Elector, Role
 from penstock.jobmanager.process.election.storage_claims import StorageClaims
 from penstock.state.files import FileRef
+from tests.unit.checkpoint.simulated_sink import Piece, SimulatedSink
 from tests.unit.checkpoint.support import InlineExecutor, ack, job
 from tests.unit.jobmanager.process.election.lives.world import Host, Network, World, strand
 
@@ -41,43 +41,20 @@ CONFIRM_POLL_S = 0.05
 _GONE = (SnapshotTorn, SnapshotNotFound, CorruptStateFile)
 
 
-@dataclass
-class Piece:
-    epoch: int
-    numbers: list[int]
-    state: str = "open"
-
-
-@dataclass
-class Record:
+@dataclass(kw_only=True)
+class Record(SimulatedSink):
     """The output of the job, and everything that the masters have announced."""
 
     fails_at: int | None
     """Position at which the user's function fails. None means never. A failure is final."""
     lacks_slots: bool = False
     """Whether some masters get no slots."""
-    pieces: dict[str, Piece] = field(default_factory=dict)
     ends: list[tuple[float, str, JobStatus]] = field(default_factory=list)
     """Time, master and status of each end that a master has announced."""
     acted: dict[int, int] = field(default_factory=dict)
     """Leader epoch by the number of each checkpoint on which a leader has acted."""
-    violations: list[str] = field(default_factory=list)
     leaders: int = 0
     fenced: int = 0
-
-    def commit(self, names: list[str]) -> None:
-        for name in names:
-            if self.pieces[name].state == "removed":
-                self.violations.append(f"{name} was to be committed but had been removed: its records are lost")
-            self.pieces[name].state = "visible"
-
-    def discard(self, epoch: int, kept: set[str]) -> None:
-        for name, piece in self.pieces.items():
-            if piece.epoch < epoch and piece.state == "open" and name not in kept:
-                piece.state = "removed"
-
-    def visible(self) -> Counter[int]:
-        return Counter(n for piece in self.pieces.values() if piece.state == "visible" for n in piece.numbers)
 
     def act(self, checkpoint_id: int, epoch: int) -> None:
         if self.acted.setdefault(checkpoint_id, epoch) != epoch:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from penstock.cli.commands.sessions.remote_run import configured_master
-from penstock.cli.commands.sql import Cluster, create_session
+from penstock.cli.commands.sql.sql import Cluster, create_session
 from penstock.cli.configuration import Definitions, parse_definitions
 from penstock.cli.connection import TokenFile
 from penstock.cli.errors import UsageError

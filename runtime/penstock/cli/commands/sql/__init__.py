@@ -1,0 +1,1 @@
+"""Commands that execute SQL: `penstock sql` and `penstock sql-gateway`."""
