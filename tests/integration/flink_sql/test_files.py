@@ -21,9 +21,21 @@ def penstock(*arguments):
     return subprocess.run(command, capture_output=True, text=True, timeout=300)
 
 
+def statements_of(section: str) -> str:
+    """Return the first SQL example of a section of the page."""
+    return re.findall(r"```sql\n(.*?)```", PAGE.read_text().partition(f"## {section}\n")[2], re.DOTALL)[0]
+
+
+def test_the_pattern_of_the_page_finds_its_first_match(flink, tmp_path):
+    path = tmp_path / "pattern.sql"
+    path.write_text(statements_of("Patterns of rows"))
+    done = penstock("sql", "-f", path)
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"\| \+I \| +(\w+) \| +(\d+) \| +(\d+) \|", done.stdout)[0] == ("KJFK", "0", "14")
+
+
 def test_the_file_of_the_page_is_valid_and_runs_as_one_job(flink, tmp_path):
-    section = PAGE.read_text().partition("## A file as a program")[2]
-    text = re.findall(r"```sql\n(.*?)```", section, re.DOTALL)[0]
+    text = statements_of("A file as a program")
     path = tmp_path / "counts.sql"
     path.write_text(text + "INSERT INTO counts SELECT 'all', COUNT(*) FROM readings;")
     valid = penstock("validate", path)
