@@ -20,6 +20,7 @@ from penstock.common.stacks.listener import Question
 from penstock.common.stacks.sampling import Place, Sample
 from penstock.jobmanager.cluster.executor.memory_kills import MemoryKills
 from penstock.jobmanager.cluster.logs.files import LogFiles, LogSource
+from penstock.jobmanager.cluster.members.registration import BEAT_S
 from penstock.jobmanager.cluster.python_daemon import environment_for
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.spark_cluster import SharedCluster, SparkCluster
@@ -33,6 +34,10 @@ from penstock.jobmanager.runners.pipelined_runner import create_runner
 from penstock.jobmanager.runners.runner import Runner
 from penstock.jobmanager.runners.warm_up import warm_up
 
+_LEAST_PATIENCE_S = 3 * BEAT_S
+"""Minimum time in seconds without an answer after which workers leave a leader. A leader answers only heartbeats, also if the lease is shorter
+than their interval.
+"""
 _END_S = 10.0
 """Time in seconds for which the end of this process waits for a driver that is starting. The driver stops itself when this process has
 ended.
@@ -129,7 +134,7 @@ class MasterClusterProvider:
     def take_part_in(self, member: Member, settings: Configuration) -> None:
         """Use the workers' slots only from the time at which this process leads. Call it before `begin`."""
         self._member, member.on_lead = member, self._lead
-        self._patience_s = 2 * settings.get(options.LEASE_DURATION).total_seconds()
+        self._patience_s = max(_LEAST_PATIENCE_S, 2 * settings.get(options.LEASE_DURATION).total_seconds())
 
     def _lead(self) -> None:
         with self._listening:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from penstock.common.config import options
 from penstock.common.configuration import Configuration
 from penstock.common.errors import ClusterError
 from penstock.common.program.import_path import import_path
-from penstock.jobmanager.cluster.members.registration import PURPOSE, Leads, OnStandby, Register, ToTaskManager
+from penstock.jobmanager.cluster.members.registration import BEAT_S, PURPOSE, Leads, OnStandby, Register, ToTaskManager
 from penstock.jobmanager.cluster.members.registry import Registry
 from penstock.jobmanager.cluster.spark_cluster import free_port
 from penstock.jobmanager.job.settings import JobSettings
@@ -265,6 +266,14 @@ class TestStandby:
         assert self.role(provider, settings) == OnStandby("me")
         member.lead(3)
         assert self.role(provider, settings) == Leads("me", 3)
+
+    def test_workers_keep_a_leader_between_two_heartbeats_if_the_lease_is_short(self, settings: Configuration) -> None:
+        provider = MasterClusterProvider(settings)
+        provider.take_part_in(
+            cast(Member, Elected()), Configuration(settings).set(options.LEASE_DURATION, timedelta(seconds=1))
+        )
+        assert provider._patience_s is not None
+        assert provider._patience_s > 2 * BEAT_S
 
     def test_it_may_lead_before_its_driver_has_started(
         self, standby: tuple[MasterClusterProvider, Elected], settings: Configuration
