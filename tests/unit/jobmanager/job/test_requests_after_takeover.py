@@ -212,6 +212,50 @@ def test_a_request_that_cannot_be_stored_is_refused(
     assert sessions[-1].dispatcher.operation(request.id) is None
 
 
+def test_a_request_that_was_not_accepted_is_deleted_when_storage_responds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Storage has the request although it did not respond. The answer to the client was that the request had failed."""
+    monkeypatch.setattr(request_journal, "_WITHDRAW_S", 0.05)
+    storage = CheckpointStorage(f"file://{tmp_path}", JOB)
+    journal = RequestJournal(storage)
+    faulty = FaultyStore(LocalStore())
+    faulty.inject("put", Fault.TIMEOUT_AFTER, match=f"/{FOLDER}/", times=10**9)
+    faulty.inject("delete", Fault.UNAVAILABLE, match=f"/{FOLDER}/", times=10**9)
+    journal._storage.stores.use("file", RetryingStore(faulty, RetryPolicy(retry_for=0.0)))
+    master: JobMaster = type("Any", (), {})()
+    refused, accepted = Operation("cancel", {"job": JOB}), Operation("savepoint", {"job": JOB})
+    with pytest.raises(StorageError):
+        journal.accept(refused, master)
+    assert storage.list_names(FOLDER) == [refused.id]
+    faulty.heal()
+    journal.accept(accepted, master)
+    deadline = time.monotonic() + 10
+    while storage.list_names(FOLDER) != [accepted.id]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_refused_request_that_the_client_repeats_stays_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(request_journal, "_WITHDRAW_S", 0.05)
+    storage = CheckpointStorage(f"file://{tmp_path}", JOB)
+    journal = RequestJournal(storage)
+    faulty = FaultyStore(LocalStore())
+    faulty.inject("*", Fault.UNAVAILABLE, match=f"/{FOLDER}", times=10**9)
+    journal._storage.stores.use("file", RetryingStore(faulty, RetryPolicy(retry_for=0.0)))
+    master: JobMaster = type("Any", (), {})()
+    request = Operation("cancel", {"job": JOB})
+    with pytest.raises(StorageError):
+        journal.accept(request, master)
+    faulty.heal()
+    journal.accept(request, master)
+    time.sleep(0.3)
+    assert storage.list_names(FOLDER) == [request.id]
+    assert not journal._withdrawn
+
+
 def test_the_number_of_stored_requests_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_journal, "KEPT", 5)
     assert KEPT > 5

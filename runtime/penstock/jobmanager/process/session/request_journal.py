@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -35,6 +36,8 @@ _ANSWER = ".answer"
 _UNREADABLE = "the answer cannot be read. The request was executed"
 _READERS = 16
 """Number of records that are read at the same time."""
+_WITHDRAW_S = 10.0
+"""Interval in seconds of attempts to delete requests that were not accepted."""
 _POLICY = RetryPolicy(retry_for=5.0)
 """Retry policy: a client waits for its request to be stored."""
 _REMEDY = "this file has a request to the job. Remove it, and repeat the request"
@@ -66,6 +69,8 @@ class RequestJournal:
         self._storage = storage.with_policy(_POLICY)
         self._numbers: dict[str, int] = {}
         self._answered: set[str] = set()
+        self._withdrawn: set[str] = set()
+        """Requests that were not accepted, and that storage may have."""
         self._lock = threading.Lock()
         self._earlier: set[str] | None = None
         self._read: dict[str, StoredRequest | StoredAnswer] = {}
@@ -93,9 +98,37 @@ class RequestJournal:
             number = max(self._numbers.values(), default=0) + 1
             self._numbers[operation.id] = number
         record = StoredRequest(operation.kind, operation.arguments, number)
-        self._storage.put(f"{FOLDER}/{operation.id}", msgspec.json.encode(record))
+        try:
+            self._storage.put(f"{FOLDER}/{operation.id}", msgspec.json.encode(record))
+        except PenstockError:
+            self._withdraw(operation.id)
+            raise
         operation.before_done = self._storing_answer(master)
         self._clean()
+
+    def _withdraw(self, name: str) -> None:
+        """Delete a request that was not accepted, in the background. Storage may have received the request although it did not respond, and
+        the next leader would execute it.
+        """
+        with self._lock:
+            del self._numbers[name]
+            is_idle = not self._withdrawn
+            self._withdrawn.add(name)
+        if is_idle:
+            threading.Thread(target=self._delete_withdrawn, name="requests", daemon=True).start()
+
+    def _delete_withdrawn(self) -> None:
+        while True:
+            with self._lock:  # a repeated request with the same id is stored after this deletion
+                self._withdrawn -= self._numbers.keys()
+                try:
+                    left = self._storage.delete_many([f"{FOLDER}/{name}" for name in self._withdrawn])
+                    self._withdrawn = {path.removeprefix(f"{FOLDER}/") for path in left}
+                except PenstockError as error:
+                    logger.info("requests that were not accepted are not deleted yet: %s", error.message)
+                if not self._withdrawn:
+                    return
+            time.sleep(_WITHDRAW_S)
 
     def load(self, master: JobMaster) -> list[Operation]:
         """Return the stored requests in the order of their acceptance. Requests with an answer are done.
