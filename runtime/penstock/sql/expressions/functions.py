@@ -162,6 +162,12 @@ def _test(template: str) -> Build:
     return build
 
 
+def _absolute(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
+    """Write the absolute value. `abs()` would round a DECIMAL to 28 digits."""
+    template = "{0}.copy_abs()" if type.name == "DECIMAL" else "abs({0})"
+    return compiler.writer.strict(type, arguments, template.format(*arguments))
+
+
 def _rounded(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
     digits = str(arguments[1]) if len(arguments) > 1 else "0"
     source = f"{compiler.writer.use('round_to', numbers.round_to)}({arguments[0]}, {digits})"
@@ -283,7 +289,7 @@ FUNCTIONS: dict[str, Build] = {
     "IS NOT UNKNOWN": _test("{0} is not None"),
     "IS NOT DISTINCT FROM": _test("{0} == {1}"),
     "IS DISTINCT FROM": _test("{0} != {1}"),
-    "ABS": text("abs({0})"),
+    "ABS": _absolute,
     "FLOOR": _round_down,
     "CEIL": _ceil,
     "ROUND": _rounded,

@@ -30,10 +30,18 @@ def _steps(path: str) -> tuple[str | int, ...]:
     return tuple(steps)
 
 
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refused)
+"""A decoder without NaN and Infinity, which JSON does not have."""
+
+
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError):  # RecursionError: the text is nested too deeply
         return MISSING
 
 

@@ -74,7 +74,7 @@ def truncated(value: Any, digits: int = 0) -> Any:
         return float(truncated(Decimal(repr(value)), digits))
     if isinstance(value, int):
         return value if digits >= 0 else int(truncated(Decimal(value), digits))
-    return value.quantize(Decimal(1).scaleb(-digits), rounding="ROUND_DOWN")
+    return numbers.quantized(value, digits, "ROUND_DOWN")
 
 
 def _truncate(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
@@ -179,7 +179,7 @@ def _json(function: Callable[..., Any]) -> Build:
     return build
 
 
-_USUAL = ("NULL", "EMPTY", "ERROR", "FALSE", "WITHOUT_ARRAY", "None")
+_USUAL = ("NULL", "EMPTY", "FALSE", "WITHOUT_ARRAY", "None")
 FUNCTIONS: dict[str, Build] = {
     "ACOS": _float(math.acos),
     "ASIN": _float(math.asin),
@@ -187,7 +187,7 @@ FUNCTIONS: dict[str, Build] = {
     "ATAN2": call(math.atan2, as_float=True),
     "COS": _float(math.cos),
     "COSH": _float(math.cosh),
-    "COT": call(cotangent, as_float=True),
+    "COT": _float(cotangent),
     "DEGREES": _float(math.degrees),
     "E": _constant(math.e),
     "GREATEST": _extreme("max"),

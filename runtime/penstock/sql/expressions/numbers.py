@@ -32,7 +32,19 @@ def decimal(value: Decimal, precision: int, scale: int) -> Decimal | None:
     if not value.is_finite():
         return None
     rounded = value.quantize(Decimal(1).scaleb(-scale), context=_EXACT)
-    return rounded if rounded.adjusted() < precision - scale or not rounded else None
+    return rounded if not rounded or (rounded.is_finite() and rounded.adjusted() < precision - scale) else None
+
+
+def quantized(value: Decimal, digits: int, rounding: str = ROUND_HALF_UP) -> Decimal:
+    """Return the value with at most this number of digits after the point.
+
+    >>> quantized(Decimal("1.25"), 1), quantized(Decimal("1E+300"), 2)
+    (Decimal('1.3'), Decimal('1E+300'))
+    """
+    exponent = value.as_tuple().exponent
+    if isinstance(exponent, int) and exponent >= -digits:
+        return value
+    return value.quantize(Decimal(1).scaleb(-digits), rounding=rounding, context=_EXACT)
 
 
 def add(left: Decimal, right: Decimal) -> Decimal:
@@ -80,13 +92,13 @@ def divide_doubles(left: float, right: float) -> float:
 
 def remainder(left: Any, right: Any) -> Any:
     """Return the remainder with the sign of the dividend."""
-    if isinstance(left, float):
-        return math.fmod(left, right) if right else math.nan
+    if isinstance(left, float) or isinstance(right, float):
+        return math.fmod(left, right) if right and math.isfinite(left) else math.nan
     if not right:
         raise _division_by_zero()
-    if isinstance(left, Decimal):
-        return _EXACT.remainder(left, right)
-    return math.copysign(1, left) * (abs(left) % abs(right)) if isinstance(left, float) else _int_remainder(left, right)
+    if isinstance(left, Decimal) or isinstance(right, Decimal):
+        return _EXACT.remainder(Decimal(left), Decimal(right))
+    return _int_remainder(left, right)
 
 
 def _int_remainder(left: int, right: int) -> int:
@@ -127,10 +139,10 @@ def round_to(value: Any, digits: int) -> Any:
     if isinstance(value, float):
         if not math.isfinite(value):
             return value
-        return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), context=_EXACT))
+        return float(quantized(Decimal(repr(value)), digits))
     if isinstance(value, int):
-        return int(Decimal(value).quantize(Decimal(1).scaleb(-digits), context=_EXACT)) if digits < 0 else value
-    return value.quantize(Decimal(1).scaleb(-digits), context=_EXACT)
+        return int(quantized(Decimal(value), digits)) if digits < 0 else value
+    return quantized(value, digits)
 
 
 def text_of(value: Any) -> str:

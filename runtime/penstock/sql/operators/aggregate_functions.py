@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal
@@ -75,22 +76,28 @@ class Count(Aggregate):
 
 
 class Sum(Aggregate):
-    """The sum and the number of values. A sum of no values is NULL."""
+    """The sum and the number of values. A sum of no values is NULL. Sums of DECIMAL are exact."""
+
+    def __init__(self, type: SqlType) -> None:
+        super().__init__(type)
+        is_decimal = type.name == "DECIMAL"
+        self._plus: Callable[[Any, Any], Any] = numbers.add if is_decimal else operator.add
+        self._minus: Callable[[Any, Any], Any] = numbers.subtract if is_decimal else operator.sub
 
     def create(self) -> Accumulator:
         zero = Decimal(0) if self.type.name == "DECIMAL" else 0.0 if self.type.name in ("DOUBLE", "FLOAT") else 0
         return [zero, 0]
 
     def add(self, accumulator: Accumulator, value: Any) -> None:
-        accumulator[0] += value
+        accumulator[0] = self._plus(accumulator[0], value)
         accumulator[1] += 1
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
-        accumulator[0] -= value
+        accumulator[0] = self._minus(accumulator[0], value)
         accumulator[1] -= 1
 
     def merge(self, accumulator: Accumulator, other: Accumulator) -> None:
-        accumulator[0] += other[0]
+        accumulator[0] = self._plus(accumulator[0], other[0])
         accumulator[1] += other[1]
 
     def result(self, accumulator: Accumulator) -> Any:
@@ -376,7 +383,10 @@ class Collect(Aggregate):
         _count(accumulator[0], value, -1)
 
     def result(self, accumulator: Accumulator) -> Any:
-        return dict(accumulator[0])
+        counts = dict(accumulator[0])
+        if self.type.element.name in ("DOUBLE", "FLOAT") and NOT_A_NUMBER in counts:
+            counts[math.nan] = counts.pop(NOT_A_NUMBER)
+        return counts
 
 
 class SquaredDistances(Aggregate):
