@@ -28,6 +28,8 @@ def sort_key(order: tuple[SortField, ...]) -> Callable[[SqlRow], Any]:
     >>> key = sort_key((SortField(0, ascending=False, nulls_last=True),))
     >>> sorted([(1,), (None,), (3,)], key=key)
     [(3,), (1,), (None,)]
+
+    NaN is equal to NaN and greater than all other numbers, as in Java.
     """
 
     def compare(left: SqlRow, right: SqlRow) -> int:
@@ -37,7 +39,11 @@ def sort_key(order: tuple[SortField, ...]) -> Callable[[SqlRow], Any]:
                 continue
             if one is None or other is None:
                 return 1 if (one is None) == field.nulls_last else -1
-            return -1 if (one < other) == field.ascending else 1
+            is_number, is_other_number = one == one, other == other
+            if not is_number and not is_other_number:
+                continue
+            is_less = one < other if is_number and is_other_number else is_number
+            return -1 if is_less == field.ascending else 1
         return 0
 
     return cmp_to_key(compare)
