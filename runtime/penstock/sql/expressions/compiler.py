@@ -32,6 +32,8 @@ SPECIAL = (
     "PROCTIME_MATERIALIZE",
 )
 """Functions that `Compiler` writes itself."""
+_NESTED_OPERANDS = 17
+"""A CASE with at most 8 branches is nested blocks, which is the fastest form."""
 
 
 def literal(value: Any, type: SqlType, zone: str = "UTC") -> Any:
@@ -138,25 +140,20 @@ class Compiler:
         first, *rest = rex.operands
         value = self.write(first)
         writer.line(f"{name} = {value}")
-        self._connect_rest(name, rest, decisive)
+        for operand in rest:  # not nested, because Python limits the depth of blocks
+            with writer.block(f"if {name} is not {decisive}:"):
+                other = self.write(operand)
+                with writer.block(f"if {other} is {decisive}:"):
+                    writer.line(f"{name} = {decisive}")
+                with writer.block(f"elif {other} is None:"):
+                    writer.line(f"{name} = None")
         nullable = value.nullable or any(operand.type.nullable for operand in rest)
         return Value(name, rex.type, nullable=nullable)
 
-    def _connect_rest(self, name: str, rest: Sequence[Rex], decisive: str) -> None:
-        if not rest:
-            return
-        writer = self.writer
-        with writer.block(f"if {name} is not {decisive}:"):
-            value = self.write(rest[0])
-            with writer.block(f"if {value} is {decisive}:"):
-                writer.line(f"{name} = {decisive}")
-            with writer.block(f"elif {value} is None:"):
-                writer.line(f"{name} = None")
-            self._connect_rest(name, rest[1:], decisive)
-
     def _case(self, rex: Call) -> Value:
         name = self.writer.variable()
-        self._cases(name, rex.operands, rex.type)
+        write = self._cases if len(rex.operands) <= _NESTED_OPERANDS else self._many_cases
+        write(name, rex.operands, rex.type)
         return Value(name, rex.type)
 
     def _cases(self, name: str, operands: Sequence[Rex], type: SqlType) -> None:
@@ -169,6 +166,20 @@ class Compiler:
             writer.line(f"{name} = {self._converted(operands[1], type)}")
         with writer.block("else:"):
             self._cases(name, operands[2:], type)
+
+    def _many_cases(self, name: str, operands: Sequence[Rex], type: SqlType) -> None:
+        """Write the branches one after the other, because Python limits the depth of blocks. A variable tells whether one was taken."""
+        writer = self.writer
+        is_done = writer.variable()
+        writer.line(f"{is_done} = False")
+        for condition, result in zip(operands[:-1:2], operands[1::2], strict=True):
+            with writer.block(f"if not {is_done}:"):
+                value = self.write(condition)
+                with writer.block(f"if {value} is True:"):
+                    writer.line(f"{name} = {self._converted(result, type)}")
+                    writer.line(f"{is_done} = True")
+        with writer.block(f"if not {is_done}:"):
+            writer.line(f"{name} = {self._converted(operands[-1], type)}")
 
     def _if(self, rex: Call) -> Value:
         return self._case(rex)
@@ -191,14 +202,10 @@ class Compiler:
         name = self.writer.variable()
         first, *rest = rex.operands
         self.writer.line(f"{name} = {self._converted(first, rex.type)}")
-        self._coalesce_rest(name, rest, rex.type)
-        return Value(name, rex.type)
-
-    def _coalesce_rest(self, name: str, rest: Sequence[Rex], type: SqlType) -> None:
-        if rest:
+        for operand in rest:
             with self.writer.block(f"if {name} is None:"):
-                self.writer.line(f"{name} = {self._converted(rest[0], type)}")
-                self._coalesce_rest(name, rest[1:], type)
+                self.writer.line(f"{name} = {self._converted(operand, rex.type)}")
+        return Value(name, rex.type)
 
     def _cast(self, rex: Call) -> Value:
         return self._cast_value(self.write(rex.operands[0]), rex.type)
