@@ -95,11 +95,15 @@ def to_local(micros: int, zone: str) -> int:
     return micros + offset // timedelta(microseconds=1)
 
 
-def to_instant(micros: int, zone: str) -> int:
-    """Return the instant of a local time in a zone. A time in a gap of the clock moves forward, as in Java."""
+def to_instant(micros: int, zone: str, *, fold: int = 0) -> int:
+    """Return the instant of a local time in a zone. A time in a gap of the clock moves forward, as in Java.
+
+    Args:
+        fold: 1 for the second instant of a time that the clock shows twice.
+    """
     if zone == "UTC":
         return micros
-    found = local(micros).replace(tzinfo=ZoneInfo(zone))
+    found = local(micros).replace(tzinfo=ZoneInfo(zone), fold=fold)
     offset = found.utcoffset() or timedelta()
     return int(micros - offset // timedelta(microseconds=1))
 

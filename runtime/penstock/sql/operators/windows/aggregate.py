@@ -97,14 +97,15 @@ class WindowAggregateFunction(KeyedProcessFunction):
             self._late.inc()
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[SqlRow]:
-        end = self._results.clock.end(timestamp)
-        keys: list[Any] = [key for key in self._state if key[1] == end] if self._has_starts else [end]
+        kept = (key[1] if self._has_starts else key for key in self._state)
+        ends = self._results.clock.ends_at(timestamp, kept)
+        keys: list[Any] = [key for key in self._state if key[1] in ends] if self._has_starts else ends
         for key in keys:
             accumulators = self._state.get(key)
             if accumulators is None:
                 continue
             self._state.remove(key)
-            window: Window = key if self._has_starts else (window_start(self._spec, end), end)
+            window: Window = key if self._has_starts else (window_start(self._spec, key), key)
             result = self._results.result(accumulators, window, ctx)
             if result is not None:
                 yield result

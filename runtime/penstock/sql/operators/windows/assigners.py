@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import lru_cache
 from typing import Protocol
 
 from penstock.functions.timer_service import TimerService
@@ -39,6 +41,27 @@ def window_start(spec: WindowSpec, end: int) -> int:
     return end - spec.size_ms
 
 
+@lru_cache(maxsize=10_000)
+def end_instant(end: int, zone: str) -> int:
+    """Return the instant (ms) at which a window that ends at this local time gets no more rows.
+
+    If the clock shows the last millisecond of the window twice, the window waits for the second one, as in Flink. If the clock skips
+    the last millisecond, the window ends when the clock moves forward.
+    """
+    last = end - 1
+    first, second = (times.to_instant(last * 1000, zone, fold=fold) // 1000 for fold in (0, 1))
+    if second >= first:
+        return second + 1
+    before, after = second, first
+    while after - before > 1:  # between them, the clock moves forward
+        middle = (before + after) // 2
+        if times.to_local(middle * 1000, zone) // 1000 < last:
+            before = middle
+        else:
+            after = middle
+    return after
+
+
 class WindowClock:
     """The times of windows: the local time of a row, and the timer of a window.
 
@@ -71,12 +94,19 @@ class WindowClock:
     def timer(self, end: int) -> int:
         """Return the time of the timer of a window with this end."""
         zone = self._spec.zone
-        return (end if zone is None else times.to_instant(end * 1000, zone) // 1000) - self._last
+        return (end if zone is None else end_instant(end, zone)) - self._last
 
-    def end(self, timer: int) -> int:
-        """Return the end of the windows with this timer."""
-        micros = (timer + self._last) * 1000
-        return (micros if self._spec.zone is None else times.to_local(micros, self._spec.zone)) // 1000
+    def ends_at(self, timer: int, kept: Iterable[int]) -> list[int]:
+        """Return the ends of the windows with this timer.
+
+        Args:
+            kept: ends of the windows in state. Several of them have this timer if the clock moves forward at this time.
+        """
+        instant, zone = timer + self._last, self._spec.zone
+        if zone is None:
+            return [instant]
+        before, after = (times.to_local(millis * 1000, zone) // 1000 for millis in (instant - 1, instant))
+        return [after] if after == before + 1 else sorted({end for end in kept if self.timer(end) == timer})
 
     def is_over(self, timer: int, ctx: WithTimers) -> bool:
         """Return whether a window with this timer has ended."""

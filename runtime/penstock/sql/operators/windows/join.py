@@ -55,10 +55,11 @@ class WindowJoinFunction(KeyedCoProcessFunction):
             self._rows[side].put(window, rows)
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> list[SqlRow]:
-        end = self._clocks[0].end(timestamp)
-        windows: set[Any] = {end}
+        kept = (window[1] if self._is_session else window for state in self._rows for window in state)
+        ends = self._clocks[0].ends_at(timestamp, kept)
+        windows: set[Any] = set(ends)
         if self._is_session:
-            windows = {window for state in self._rows for window in state if window[1] == end}
+            windows = {window for state in self._rows for window in state if window[1] in ends}
         out: list[SqlRow] = []
         for window in sorted(windows):
             left, right = (state.get(window) or [] for state in self._rows)

@@ -48,10 +48,11 @@ class _WindowRows(KeyedProcessFunction):
         return rows
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> list[SqlRow]:
-        end = self._clock.end(timestamp)
-        windows: list[Any] = [end]
+        kept = (window if self._start is None else window[1] for window in self._state)
+        ends = self._clock.ends_at(timestamp, kept)
+        windows: list[Any] = ends
         if self._start is not None:
-            windows = sorted(window for window in self._state if window[1] == end)
+            windows = sorted(window for window in self._state if window[1] in ends)
         out: list[SqlRow] = []
         for window in windows:
             out += self._results(self._state.get(window) or [])

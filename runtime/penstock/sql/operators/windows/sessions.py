@@ -52,8 +52,8 @@ class SessionStates:
 
     def ended(self, timestamp: int) -> list[tuple[Window, Any]]:
         """Remove and return the sessions whose timer this is."""
-        end = self._clock.end(timestamp)
-        found = [((s, e), content) for s, (e, content) in self._state.items() if e == end]
+        ends = self._clock.ends_at(timestamp, (end for end, _ in self._state.values()))
+        found = [((s, e), content) for s, (e, content) in self._state.items() if e in ends]
         for window, _ in found:
             self._state.remove(window[0])
         return found
