@@ -19,6 +19,7 @@ from penstock.sql.operators.rows import (
 )
 from penstock.sql.plan.changes import ChangelogNormalize
 from penstock.sql.plan.nodes import Column
+from penstock.sql.plan.user_functions import functions_in
 from penstock.state.descriptors import ValueStateDescriptor
 
 
@@ -40,7 +41,13 @@ class ChangelogNormalizeFunction(KeyedProcessFunction):
         ttl = self._node.ttl_ms or None
         self._state = runtime_context.get_state(ValueStateDescriptor("changelogNormalizeState", ttl=ttl))
         self._exists = self._condition()
+        for function in functions_in(self._node.condition):
+            function.open(runtime_context)
         self._identity = identity_of(self._node.output)
+
+    def close(self) -> None:
+        for function in functions_in(self._node.condition):
+            function.close()
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Change]:
         kind, row = value if self._changelog else (INSERT, value)

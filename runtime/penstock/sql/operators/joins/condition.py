@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from penstock.datastream.functions import RuntimeContext
 from penstock.sql.expressions.compiler import compile_pairs
 from penstock.sql.operators.rows import SqlRow
 from penstock.sql.plan.joins import JoinSpec
+from penstock.sql.plan.user_functions import functions_in
 
 Matches = Callable[[SqlRow, SqlRow], bool]
 
@@ -31,3 +33,14 @@ def condition_of(spec: JoinSpec, zone: str) -> Matches | None:
         InvalidJob: Penstock does not have a function of the condition.
     """
     return None if spec.condition is None else compile_pairs(spec.condition, len(spec.columns[0]), zone)
+
+
+def open_functions(spec: JoinSpec, context: RuntimeContext) -> None:
+    """Open the functions of the program in the condition."""
+    for function in functions_in(spec.condition):
+        function.open(context)
+
+
+def close_functions(spec: JoinSpec) -> None:
+    for function in functions_in(spec.condition):
+        function.close()

@@ -10,7 +10,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
-from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
+from penstock.sql.operators.joins.condition import (
+    Matches,
+    close_functions,
+    condition_of,
+    null_keys,
+    open_functions,
+)
 from penstock.sql.operators.rows import SqlRow
 from penstock.sql.plan.joins import IntervalJoin
 from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
@@ -37,9 +43,13 @@ class IntervalJoinFunction(KeyedCoProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._matches: Matches | None = condition_of(self._spec, self._zone)
+        open_functions(self._spec, runtime_context)
         self._rows = [runtime_context.get_map_state(MapStateDescriptor(f"{side}-rows")) for side in _SIDES]
         """Maps from a time to the rows with this time, one for each side. A row is a list of the row and whether it has a partner."""
         self._timers = [runtime_context.get_state(ValueStateDescriptor(f"{side}-timer")) for side in _SIDES]
+
+    def close(self) -> None:
+        close_functions(self._spec)
 
     def process_element1(self, value: SqlRow, ctx: KeyedCoProcessFunction.Context) -> list[SqlRow] | None:
         return self._process(value, 0, ctx)

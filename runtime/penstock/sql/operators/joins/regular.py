@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
-from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
+from penstock.sql.operators.joins.condition import (
+    Matches,
+    close_functions,
+    condition_of,
+    null_keys,
+    open_functions,
+)
 from penstock.sql.operators.joins.sides import Entry, Side, unique_columns
 from penstock.sql.operators.rows import DELETE, INSERT, RETRACTIONS, Change, SqlRow
 from penstock.sql.plan.joins import RegularJoin
@@ -41,8 +47,12 @@ class TwoSides(KeyedCoProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._matches: Matches | None = condition_of(self._spec, self._zone)
+        open_functions(self._spec, runtime_context)
         for side in self._sides:
             side.open(runtime_context)
+
+    def close(self) -> None:
+        close_functions(self._spec)
 
     def _partners(self, row: SqlRow, side: int) -> list[Entry]:
         """Return the entries of the other side that match a row of this side."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
 from penstock.functions.time_domain import TimeDomain
-from penstock.sql.operators.joins.condition import Matches, condition_of
+from penstock.sql.operators.joins.condition import Matches, close_functions, condition_of, open_functions
 from penstock.sql.operators.retention import Retention
 from penstock.sql.operators.rows import INSERT, RETRACTIONS, UPDATE_BEFORE, Change, SqlRow
 from penstock.sql.plan.joins import TemporalJoin
@@ -36,6 +36,7 @@ class TemporalJoinFunction(KeyedCoProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._matches: Matches | None = condition_of(self._spec, self._zone)
+        open_functions(self._spec, runtime_context)
         self._left = runtime_context.get_map_state(MapStateDescriptor("left"))
         """A map from the order of arrival to the kind and the row."""
         self._next = runtime_context.get_state(ValueStateDescriptor("next-index"))
@@ -43,6 +44,9 @@ class TemporalJoinFunction(KeyedCoProcessFunction):
         """A map from the start of a version to the kind and the row."""
         self._timer = runtime_context.get_state(ValueStateDescriptor("timer"))
         self._retention.open(runtime_context)
+
+    def close(self) -> None:
+        close_functions(self._spec)
 
     def process_element1(self, value: Any, ctx: KeyedCoProcessFunction.Context) -> None:
         kind, row = value if self._changelogs[0] else (INSERT, value)

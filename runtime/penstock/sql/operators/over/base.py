@@ -27,6 +27,9 @@ class OverFunction(KeyedProcessFunction):
         self._retention.open(runtime_context)
         self._late = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
+    def close(self) -> None:
+        self._aggregates.close()
+
     def _time(self, row: SqlRow) -> int:
         assert self._node.time_index is not None
         micros: int | None = row[self._node.time_index]

@@ -76,6 +76,9 @@ class WindowAggregateFunction(KeyedProcessFunction):
         self._state = runtime_context.get_map_state(MapStateDescriptor("window-aggs"))
         self._late = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
+    def close(self) -> None:
+        self._results.aggregates.close()
+
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
         results = self._results
         clock, row = results.clock, results.row_of(value)

@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from penstock.datastream.functions import KeyedCoProcessFunction, RuntimeContext
-from penstock.sql.operators.joins.condition import Matches, condition_of, null_keys
+from penstock.sql.operators.joins.condition import (
+    Matches,
+    close_functions,
+    condition_of,
+    null_keys,
+    open_functions,
+)
 from penstock.sql.operators.rows import SqlRow
 from penstock.sql.operators.windows.assigners import WindowClock
 from penstock.sql.plan.joins import OUTER
@@ -27,11 +33,15 @@ class WindowJoinFunction(KeyedCoProcessFunction):
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._matches: Matches | None = condition_of(self._spec, self._zone)
+        open_functions(self._spec, runtime_context)
         self._rows = [
             runtime_context.get_map_state(MapStateDescriptor(f"{side}-records")) for side in ("left", "right")
         ]
         metrics = runtime_context.get_metrics_group()
         self._late = [metrics.counter(f"{side}NumLateRecordsDropped") for side in ("left", "right")]
+
+    def close(self) -> None:
+        close_functions(self._spec)
 
     def process_element1(self, value: SqlRow, ctx: KeyedCoProcessFunction.Context) -> None:
         self._add(value, 0, ctx)

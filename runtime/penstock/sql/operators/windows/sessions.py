@@ -73,6 +73,9 @@ class SessionAggregateFunction(KeyedProcessFunction):
         self._sessions = SessionStates(self._results.clock, self._gap_ms, state, self._merge)
         self._late = runtime_context.get_metrics_group().counter("numLateRecordsDropped")
 
+    def close(self) -> None:
+        self._results.aggregates.close()
+
     def _merge(self, accumulators: list[Any], others: list[Any]) -> None:
         accumulators[0] += others[0]
         self._results.aggregates.merge(accumulators[1], others[1])
