@@ -112,3 +112,31 @@ def test_an_unknown_function_in_a_condition_is_refused_before_the_job_starts():
     text = json.dumps(raw_plan("match-functions")).replace("$ABS$1", "$SOUNDEX$1")
     with JobHarness() as harness, pytest.raises(InvalidJob, match="the function SOUNDEX"):
         started(harness, json.loads(text))
+
+
+def test_a_condition_knows_the_time_of_its_row():
+    plan = raw_plan("match-next")
+    stamp = {"type": "TIMESTAMP_WITHOUT_TIME_ZONE", "precision": 3}
+    operands = [
+        {"kind": "CALL", "internalName": "$MATCH_ROWTIME$1", "type": stamp},
+        {"kind": "LITERAL", "value": "1970-01-01 00:00:02", "type": stamp},
+    ]
+    match_of(plan)["patternDefinitions"]["b"] = {
+        "kind": "CALL",
+        "internalName": "$>$1",
+        "operands": operands,
+        "type": "BOOLEAN",
+    }
+    with JobHarness() as harness:
+        started(harness, plan)
+        harness.push("readings", reading(1, 1, 1), reading(2, 5, 2), reading(3, 6, 3))
+        for name in TABLES:
+            harness.close(name)
+        assert [row[:3] for row in harness.outputs("result")] == [("a", 2, 3)]
+
+
+def test_a_plan_with_a_column_that_does_not_exist_is_refused():
+    plan = raw_plan("match-next")
+    match_of(plan)["orderBy"]["fields"][0]["index"] = 99
+    with pytest.raises(InvalidJob, match="not a compiled plan"):
+        read_plan(json.dumps(plan))

@@ -75,7 +75,7 @@ def references(rex: Rex) -> Iterator[PatternRef]:
 
 
 def reads_only_the_row(rex: Rex, variable: str, aggregate: AggregateOf) -> bool:
-    """Return whether the condition of a variable needs no earlier rows."""
+    """Return whether the condition of a variable needs no earlier rows, and not the time of the match."""
     if isinstance(rex, PatternRef):
         return rex.variable in (variable, ALL)
     if isinstance(rex, FieldAccess):
@@ -83,7 +83,7 @@ def reads_only_the_row(rex: Rex, variable: str, aggregate: AggregateOf) -> bool:
     if not isinstance(rex, Call | UserCall):
         return True
     if isinstance(rex, Call) and (
-        rex.name == "FIRST" or (rex.name == "LAST" and _offset(rex)) or aggregate(rex) is not None
+        rex.name in ("FIRST", "MATCH_ROWTIME") or (rex.name == "LAST" and _offset(rex)) or aggregate(rex) is not None
     ):
         return False
     return all(reads_only_the_row(operand, variable, aggregate) for operand in rex.operands)
