@@ -140,3 +140,12 @@ def test_a_plan_with_a_column_that_does_not_exist_is_refused():
     match_of(plan)["orderBy"]["fields"][0]["index"] = 99
     with pytest.raises(InvalidJob, match="not a compiled plan"):
         read_plan(json.dumps(plan))
+
+
+@pytest.mark.parametrize("kind", ["INPUT_REF", "PATTERN_INPUT_REF"])
+def test_the_position_of_a_column_cannot_be_code(kind: str):
+    plan = raw_plan("match-next")
+    code = {"kind": kind, "alpha": "a", "inputIndex": "0] or exit() or row[0", "type": "INT"}
+    match_of(plan)["patternDefinitions"]["b"]["operands"][0] = code
+    with pytest.raises(InvalidJob, match="the position of a column"):
+        read_plan(json.dumps(plan))

@@ -96,13 +96,13 @@ def rex_of(node: dict[str, Any]) -> Rex:
     """
     kind = node["kind"]
     if kind == "INPUT_REF":
-        return InputRef(node["inputIndex"], type_of(node["type"]))
+        return InputRef(_position(node["inputIndex"]), type_of(node["type"]))
     if kind == "LITERAL":
         if "sarg" in node:
             return _search(node)
         return Literal(node.get("value"), type_of(node["type"]))
     if kind == "PATTERN_INPUT_REF":
-        return PatternRef(node["alpha"], node["inputIndex"], type_of(node["type"]))
+        return PatternRef(node["alpha"], _position(node["inputIndex"]), type_of(node["type"]))
     if kind == "FIELD_ACCESS":
         return _field(node)
     if kind == "CALL" and "internalName" in node:
@@ -117,6 +117,13 @@ def rex_of(node: dict[str, Any]) -> Rex:
         f"SQL: Penstock cannot evaluate {what}",
         remedy="use a function that docs/sql.md lists, or compute the column with to_data_stream() and map()",
     )
+
+
+def _position(value: Any) -> int:
+    """Return the position of a column. It becomes a part of Python source, so a text in its place could be code."""
+    if type(value) is not int:
+        raise ValueError(f"the position of a column is {value!r}, not a number")
+    return value
 
 
 def _field(node: dict[str, Any]) -> Rex:
