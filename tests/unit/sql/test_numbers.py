@@ -44,6 +44,12 @@ def test_a_collection_of_doubles_contains_nan_itself():
     assert str(aggregates.results(accumulators)) == "({1.0: 1, nan: 2},)"
 
 
+def test_nan_is_removed_from_an_array_also_after_a_restart():
+    aggregates, accumulators = aggregate("ARRAY_AGG", DOUBLE, math.nan, 1.0)
+    aggregates.retract(accumulators, (float("nan"),))
+    assert aggregates.results(accumulators) == ((1.0,),)
+
+
 def test_the_absolute_value_of_a_decimal_keeps_all_digits():
     assert compile_value(Call("ABS", (InputRef(0, WIDE),), WIDE), "UTC")((LONG.copy_negate(),)) == LONG
 

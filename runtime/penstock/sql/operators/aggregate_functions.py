@@ -230,13 +230,18 @@ class RetractableFirst(Aggregate):
         accumulator.append(value)
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
-        for place, kept in enumerate(accumulator):
-            if kept == value or (kept != kept and value != value):
-                del accumulator[place]
-                return
+        _remove(accumulator, value)
 
     def result(self, accumulator: Accumulator) -> Any:
         return accumulator[0] if accumulator else None
+
+
+def _remove(values: list[Any], value: Any) -> None:
+    """Remove the first value that is equal. NaN is equal to NaN."""
+    for place, kept in enumerate(values):
+        if kept == value or (kept != kept and value != value):
+            del values[place]
+            return
 
 
 class RetractableLast(RetractableFirst):
@@ -361,8 +366,7 @@ class ArrayAggregate(Aggregate):
         accumulator.append(value)
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
-        if value in accumulator:
-            accumulator.remove(value)
+        _remove(accumulator, value)
 
     def result(self, accumulator: Accumulator) -> Any:
         return tuple(accumulator) if accumulator else None
