@@ -143,6 +143,7 @@ class MasterLink:
 
     def follow(self) -> None:
         """Tell the master that its executor may now run tasks."""
+        self.useless = 0  # warm executors may have ended because of scarce memory
         if self.running_since is not None:
             self.running_since = time.monotonic()
         if self.is_elected:

@@ -255,6 +255,23 @@ def test_warm_executors_that_cannot_run_do_not_end_the_worker(
     manager.end()
 
 
+def test_failed_warm_executors_do_not_count_when_their_master_leads(masters: tuple[Elected, Elected]) -> None:
+    leader, standby = masters
+    manager = WarmTaskManager(leader, standby)
+    wait_for_warm(leader, standby)
+    wait_until(lambda: len(manager.executors.children) == 2)
+    for number in (2, 3):
+        manager.executors.children[-1].kill()
+        wait_until(lambda number=number: len(manager.executors.children) == number + 1)
+    leader.close()
+    standby.lead(2)
+    wait_until(lambda: standby.has_received(Follows()))
+    manager.executors.children[-1].kill()
+    wait_until(lambda: len(manager.executors.children) == 5)
+    assert manager.code is None
+    manager.end()
+
+
 def test_the_end_of_the_worker_does_not_wait_for_its_warm_executor(masters: tuple[Elected, Elected]) -> None:
     leader, standby = masters
     manager = WarmTaskManager(leader, standby)
