@@ -160,3 +160,11 @@ def test_an_unknown_aggregate_is_refused_by_its_name():
         StreamPlan(
             harness.environment(), read_plan(text), tables={TABLE: harness.source("readings")}
         ).add_to_environment()
+
+
+def test_a_range_of_months_is_refused():
+    from penstock.common.errors import InvalidJob
+
+    text = (PLANS / "over-range.plan.json").read_text().replace("INTERVAL SECOND(6)", "INTERVAL MONTH")
+    with pytest.raises(InvalidJob, match="a range of months"):
+        read_plan(text)

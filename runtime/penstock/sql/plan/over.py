@@ -53,20 +53,23 @@ def _over(source: Source, base: dict[str, Any]) -> Node:
         calls=calls_of(group["aggCalls"], all_columns),
         time_index=order[0].index if kind == "ROWTIME" else None,
         is_rows=group["isRows"],
-        preceding=_preceding(group["lowerBound"], len(columns), constants),
+        preceding=_preceding(group["lowerBound"], all_columns, constants),
         constants=constants,
         ttl_ms=source.ttl_ms,
     )
 
 
-def _preceding(bound: dict[str, Any], width: int, constants: tuple[Any, ...]) -> int | None:
+def _preceding(bound: dict[str, Any], columns: tuple[Column, ...], constants: tuple[Any, ...]) -> int | None:
     if bound["kind"] == "UNBOUNDED_PRECEDING":
         return None
     if bound["kind"] == "CURRENT_ROW":
         return 0
     if bound["kind"] != "BOUNDED_WINDOW" or not bound["isPreceding"]:
         raise refusal(f"an OVER window that starts at {bound['kind']} is not supported", "start it with … PRECEDING")
-    found: int = constants[bound["offset"]["inputIndex"] - width]
+    index = bound["offset"]["inputIndex"]
+    if columns[index].type.name == "INTERVAL_MONTHS":
+        raise refusal("an OVER window over a range of months is not supported", "write the range in days")
+    found: int = constants[index - len(columns)]  # the constants are the last columns
     return found
 
 
