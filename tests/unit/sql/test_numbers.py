@@ -8,6 +8,7 @@ from decimal import Decimal
 import pytest
 
 from penstock.sql.expressions import json_values, numbers
+from penstock.sql.expressions.casts import CastFailed, cast
 from penstock.sql.expressions.compiler import compile_value
 from penstock.sql.expressions.more_functions import truncated
 from penstock.sql.operators.aggregates import Aggregates
@@ -80,3 +81,15 @@ def test_a_cotangent_of_infinity_is_nan():
 def test_a_text_that_is_no_json_has_no_values(text):
     assert not json_values.is_json(text)
     assert json_values.value(text, "$.a") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "type"),
+    [("1_000", DOUBLE), ("1_000", WIDE), ("1_000", SqlType("BIGINT")), ("٣", SqlType("INTEGER")), ("NaN", WIDE)],
+)
+def test_a_text_that_only_python_reads_as_a_number_cannot_be_cast(text, type):
+    convert = cast(SqlType("VARCHAR"), type, "UTC")
+    assert convert is not None
+    assert convert(" 12 ") == 12
+    with pytest.raises(CastFailed, match="CAST of"):
+        convert(text)

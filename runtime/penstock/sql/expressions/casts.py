@@ -110,11 +110,16 @@ def _to_number(source: SqlType, target: SqlType) -> Callable[[Any], Any] | None:
 def _text_to_number(target: SqlType, text: str) -> Any:
     text = text.strip()
     try:
+        if "_" in text or not text.isascii():  # Python would read these digits
+            raise ValueError(text)
         if target.name == "DECIMAL":
-            return numbers.decimal(Decimal(text), target.precision, target.scale)
+            number = Decimal(text)
+            if not number.is_finite():
+                raise ValueError(text)
+            return numbers.decimal(number, target.precision, target.scale)
         if target.name in ("FLOAT", "DOUBLE"):
             return float(text) if target.name == "DOUBLE" else numbers.single(float(text))
-        value = int(Decimal(text)) if "_" not in text and "e" not in text.lower() else None
+        value = int(Decimal(text)) if "e" not in text.lower() else None
     except (ValueError, InvalidOperation, OverflowError):
         value = None
     if value is None or numbers.wrap(value, INTEGERS[target.name]) != value:
