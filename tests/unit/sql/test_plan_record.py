@@ -80,6 +80,42 @@ def test_a_password_in_a_url_is_not_stored():
     assert len(record.stored()) == 2
 
 
+HINT = {"action": "sql", "sql": "INSERT INTO t SELECT n FROM t /*+ OPTIONS('other.password' = 'it''s unseen') */"}
+
+
+def hinted(password: str = "it's unseen") -> dict[str, object]:
+    scan = {
+        "description": f"TableSourceScan(table=[[t]], hints=[[[OPTIONS options:{{other.password={password}}}]]])",
+        "options": {"other.password": password},
+    }
+    return {"kind": "insert", "plan": json.dumps({"nodes": [scan]})}
+
+
+def test_the_description_of_a_table_with_a_secret_hint_does_not_show_the_secret():
+    record = PlanRecord()
+    record.add(CREATE, DONE)
+    record.add(HINT, hinted())
+    stored = record.stored()
+    assert "unseen" not in json.dumps(stored)
+    again = PlanRecord(lambda: stored)
+    again.answer(CREATE)
+    answer = again.answer({**HINT, "sql": HINT["sql"].replace("it''s unseen", "new")})
+    assert answer is not None, "the statement itself has the current secret"
+    assert json.loads(answer["plan"])["nodes"][0]["options"] == {"other.password": "new"}
+
+
+def test_texts_that_show_a_secret_are_not_stored():
+    record = PlanRecord()
+    record.add(CREATE, DONE)
+    shown = "CREATE TABLE `t` (n INT) WITH (\n  'properties.sasl.password' = 'it''s hidden'\n)"
+    record.add({"action": "sql", "sql": "SHOW CREATE TABLE t"}, {**DONE, "rows": [[shown]]})
+    explained = "Scan(hints=[[[OPTIONS options:{properties.sasl.password=it's hidden}]]])"
+    record.add({"action": "explain", "sql": "SELECT 1"}, {"kind": "explained", "text": explained})
+    record.add(INSERT, planned())
+    assert "hidden" not in json.dumps(record.stored())
+    assert len(record.stored()) == 2
+
+
 def test_a_foreign_record_is_not_used():
     (first, second) = recorded()
     for answer in ("text", {"plan": {}}, {"kind": "insert", "plan": {"password": "$literal:7:0"}}):

@@ -28,7 +28,7 @@ from penstock.sql.plan.nodes import (
     refusal,
 )
 from penstock.sql.plan.rex import rex_of
-from penstock.sql.plan.source import Reader, Source, order_of, ttl_ms
+from penstock.sql.plan.source import Reader, Source, order_of, ttl_ms, without_hints
 from penstock.sql.plan.types import type_of
 from penstock.sql.plan.user_functions import UserFunction, functions_of_session
 
@@ -220,7 +220,7 @@ def _plan_of(found: dict[str, Any], zone: str, ttl_ms: int) -> Plan:
         short = name.removeprefix("stream-exec-")
         if short not in READERS or version not in READERS[short].versions:
             raise refusal(
-                f"Penstock does not support the node {raw['type']} of the plan: {raw.get('description', '')[:200]}",
+                f"Penstock does not support the node {raw['type']} of the plan: {without_hints(raw.get('description', ''))[:200]}",
                 "rewrite the query with the operations that docs/sql.md lists, or use the DataStream API for this step",
             )
         if short in PHASES or (short == "exchange" and partial & set(inputs[raw["id"]])):
@@ -231,7 +231,7 @@ def _plan_of(found: dict[str, Any], zone: str, ttl_ms: int) -> Plan:
             "id": raw["id"],
             "inputs": tuple(inputs[raw["id"]]),
             "output": output,
-            "description": raw.get("description", ""),
+            "description": without_hints(raw.get("description", "")),
         }
         nodes.append(READERS[short].read(Source(raw, of, zone, ttl_ms), base))
         identities.append(identity_of(raw, [[column.type for column in columns] for columns in of]))

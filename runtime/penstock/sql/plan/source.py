@@ -34,6 +34,16 @@ class Reader:
     versions: tuple[str, ...] = ("1",)
 
 
+def without_hints(description: str) -> str:
+    """Return the description of a node without its hints. The hint OPTIONS shows options, also passwords.
+
+    >>> without_hints("TableSourceScan(table=[[t]], hints=[[[OPTIONS options:{password=x}]]])")
+    'TableSourceScan(table=[[t]], hints=[…])'
+    """
+    shown, found, _ = description.partition(", hints=[")
+    return f"{shown}, hints=[…])" if found else shown
+
+
 def duration_ms(text: str) -> int:
     """Return the milliseconds of an ISO duration such as `PT5S`.
 

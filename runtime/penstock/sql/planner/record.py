@@ -7,6 +7,7 @@ changed the session.
 A recorded plan also stays if Penstock or Flink has a new version. So the nodes of the plan keep their state.
 
 Options such as passwords are not recorded. A reference to the literal in the statement replaces them. A later run reads the current value.
+The description of a node is recorded without hints, because the hint OPTIONS shows its options.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.common.logs.redaction import is_secret
+from penstock.sql.plan.source import without_hints
 
 _OPTION = re.compile(r"'((?:[^']|'')*)'(\s*=\s*)'((?:[^']|'')*)'")
 _REFERENCE = re.compile(r"\$literal:(\d+:\d+(?:,\d+:\d+)*)$")
 _PASSWORD_IN_URL = re.compile(r"://[^/\s:@]*:[^/\s@]+@")
+_QUOTE = "'"
+_TEXTS = ("rows", "text")
+"""Parts of an answer that are texts for a person."""
 _UNCHANGED = ("described", "explained", "insert", "query")
 """Kinds of answers to requests that do not change the session."""
 MAX_BYTES = 1 << 20
@@ -58,10 +63,13 @@ class PlanRecord:
         found = self._recalled.get(self._key(request))
         if not isinstance(found, dict) or "kind" not in found:
             return None
+        self._secrets.append(_secrets_of(request))
         try:
             answer: dict[str, Any] = _mapped(found, self._with_secret)
         except (_NotRecordable, IndexError):
             return None
+        finally:
+            self._secrets.pop()
         if "plan" in answer:
             answer["plan"] = json.dumps(answer["plan"], indent=2)
         self._keep(request, answer, found)
@@ -95,8 +103,10 @@ class PlanRecord:
             self.repeated.append(request)
 
     def _without_secret(self, key: str, value: str) -> str:
-        if _REFERENCE.match(value):
+        if _REFERENCE.match(value) or (key in _TEXTS and self._shows_secret(value)):
             raise _NotRecordable
+        if key == "description":
+            return without_hints(value)
         if not value or not _is_secret(key, value):
             return value
         places = [
@@ -108,6 +118,11 @@ class PlanRecord:
         if not places:
             raise _NotRecordable
         return f"$literal:{','.join(places)}"
+
+    def _shows_secret(self, text: str) -> bool:
+        """Return whether a text shows an option with a secret, as SHOW CREATE TABLE and EXPLAIN do."""
+        known = {secret for secrets in self._secrets for secret in secrets if secret}
+        return any(f"={secret}" in text or f"'{secret.replace(_QUOTE, _QUOTE * 2)}'" in text for secret in known)
 
     def _with_secret(self, key: str, value: str) -> str:
         found = _REFERENCE.match(value)
