@@ -5,13 +5,10 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from penstock.common.program.user_location import refusal
 from penstock.functions.function import Function, name_of
-
-if TYPE_CHECKING:
-    from penstock.functions.function import RuntimeContext
 
 Filter = Callable[[Any, Any], Any]
 """A function of the event and the context of the condition. Its result is used as a boolean."""
@@ -102,14 +99,6 @@ class Condition:
             needs_match=self.needs_match or other.needs_match,
             parts=self.parts + other.parts,
         )
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        for part in self.parts:
-            part.open(runtime_context)
-
-    def close(self) -> None:
-        for part in self.parts:
-            part.close()
 
 
 ALWAYS = Condition(lambda value, ctx: True, needs_match=False)

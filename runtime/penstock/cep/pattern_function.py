@@ -11,7 +11,7 @@ from penstock.cep.matcher import Match, Matcher, Memory, TimedOut
 from penstock.common.errors import InvalidJob, RestoreRefused
 from penstock.common.typeinfo import Types
 from penstock.datastream.functions import KeyedProcessFunction
-from penstock.functions.function import RuntimeContext
+from penstock.functions.function import Function, RuntimeContext
 from penstock.functions.output_tag import OutputTag
 from penstock.state.descriptors import MapStateDescriptor, ValueStateDescriptor
 
@@ -90,14 +90,18 @@ class PatternFunction(KeyedProcessFunction):
         self._handler = handler
         self._matcher = Matcher(self._automaton, keep_timed_out=handler is not None)
         self._context = _Context()
-        for condition in self._automaton.conditions:
-            condition.open(runtime_context)
+        for part in self._opened_parts():
+            part.open(runtime_context)
         self._function.open(runtime_context)
 
     def close(self) -> None:
-        for condition in self._automaton.conditions:
-            condition.close()
+        for part in self._opened_parts():
+            part.close()
         self._function.close()
+
+    def _opened_parts(self) -> Iterable[Function]:
+        """Return the function objects of the conditions. Several conditions can have the same object."""
+        return {id(part): part for condition in self._automaton.conditions for part in condition.parts}.values()
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:
         timers = ctx.timer_service()

@@ -275,6 +275,7 @@ class Opened(RichIterativeCondition):
         self.limit: int | None = None
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        assert self.limit is None, "open is called once in a subtask"
         self.limit = 3
 
     def filter(self, value: int, ctx: IterativeCondition.Context) -> bool:
@@ -312,6 +313,13 @@ def test_functions_and_conditions_are_opened() -> None:
     assert list(stream.select(Pair()).execute_and_collect()) == [-5, -4]
     assert list(stream.flat_select(Twice()).execute_and_collect()) == [5, 5, 4, 4]
     assert list(stream.flat_select(lambda match: match["first"]).execute_and_collect()) == [5, 4]
+
+
+def test_a_condition_of_two_patterns_is_opened_once() -> None:
+    condition = Opened()
+    pattern = Pattern.begin("first").where(condition).next("second").where(condition)
+    stream = CEP.pattern(numbers(1, 5, 4), pattern).in_processing_time()
+    assert list(stream.select(Pair()).execute_and_collect()) == [-5]
 
 
 def test_results_have_the_type_of_the_function() -> None:
