@@ -102,7 +102,7 @@ class Expression:
         return function("POWER", self, other)
 
     def __neg__(self) -> Expression:
-        return build("(-{})", self)
+        return build("(- {})", self)  # two signs without a space would begin a comment
 
     def __eq__(self, other: object) -> Expression:  # type: ignore[override] # as in PyFlink
         return _binary(self, "=", other)
@@ -190,16 +190,16 @@ class Expression:
     # --- types and parts --------------------------------------------------------------------------------------
 
     def cast(self, data_type: Any) -> Expression:
-        return build(f"CAST({{}} AS {_escaped(sql_type(data_type))})", self)
+        return build(f"CAST({{}} AS {escaped(sql_type(data_type))})", self)
 
     def try_cast(self, data_type: Any) -> Expression:
-        return build(f"TRY_CAST({{}} AS {_escaped(sql_type(data_type))})", self)
+        return build(f"TRY_CAST({{}} AS {escaped(sql_type(data_type))})", self)
 
     def get(self, name_or_index: str | int) -> Expression:
         """Return a field of a row by its name."""
         if not isinstance(name_or_index, str):
             raise InvalidJob("SQL: a field of a row is selected by its name", remedy='write get("name")')
-        return build(f"({{}}).{_escaped(quoted(name_or_index))}", self)
+        return build(f"({{}}).{escaped(quoted(name_or_index))}", self)
 
     def at(self, index: Any) -> Expression:
         """Return the element of an array at a position from 1, or the value of a map."""
@@ -297,7 +297,8 @@ class Expression:
                 f"SQL: an interval needs a number, not {self.sql}", remedy="write for example lit(10).minutes"
             )
         if unit == "MONTH":
-            return Expression(f"INTERVAL '{int(self.sql) * factor}' MONTH")
+            months = str(int(self.sql) * factor)
+            return Expression(f"INTERVAL '{months}' MONTH({max(2, len(months))})")
         return Expression(interval(datetime.timedelta(milliseconds=int(self.sql) * factor)))
 
     def extract(self, time_interval_unit: Any) -> Expression:
@@ -393,7 +394,7 @@ def _unit(unit: Any) -> str:
     return text
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text for a template of `build`."""
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -425,14 +426,15 @@ def _literal(value: Any) -> str:
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):
-        return str(value)
+        return str(int(value))
     if isinstance(value, float):
         if value != value or value in (float("inf"), float("-inf")):
             return f"CAST('{'NaN' if value != value else 'Infinity' if value > 0 else '-Infinity'}' AS DOUBLE)"
-        text = repr(value)
+        text = repr(float(value))  # numpy's numbers show their type
         return text if "e" in text else f"{text}E0"
-    if isinstance(value, decimal.Decimal):
-        return format(value, "f")
+    if isinstance(value, decimal.Decimal) and value.is_finite():
+        text = format(value, "f")  # without a point, SQL reads an integer
+        return text if "." in text else f"CAST({text} AS DECIMAL({len(text.lstrip('-'))}, 0))"
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
@@ -476,7 +478,7 @@ def build(template: str, *arguments: Any) -> Expression:
 
 def function(name: str, *arguments: Any) -> Expression:
     """Return the call of a function of SQL."""
-    return build(f"{name}({', '.join(['{}'] * len(arguments))})", *arguments)
+    return build(f"{escaped(name)}({', '.join(['{}'] * len(arguments))})", *arguments)
 
 
 def user_call(wrapper: UserFunction, arguments: Sequence[Any]) -> Expression:

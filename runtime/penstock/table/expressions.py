@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from penstock.table.expression import Expression, as_expression, build, function, user_call
+from penstock.table.expression import Expression, as_expression, build, escaped, function, user_call
 from penstock.table.types import quoted, sql_type
 from penstock.table.udf import UserDefinedFunctionWrapper, wrapped
 
@@ -49,7 +49,7 @@ def col(name: str) -> Expression:
 def lit(v: Any, data_type: Any = None) -> Expression:
     """Return a constant."""
     found = as_expression(v)
-    return found if data_type is None else build(f"CAST({{}} AS {sql_type(data_type)})", found)
+    return found if data_type is None else build(f"CAST({{}} AS {escaped(sql_type(data_type))})", found)
 
 
 def null_of(data_type: Any) -> Expression:

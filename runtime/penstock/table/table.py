@@ -112,11 +112,15 @@ class Table:
         return Table(self._environment, self._query, f" ORDER BY {', '.join(parts)}")
 
     def offset(self, offset: int) -> Table:
+        """Leave out the first rows in the order of `order_by`."""
+        if self._fetch is not None:
+            raise InvalidJob("SQL: offset() follows fetch()", remedy="call offset() before fetch()")
         return Table(self._environment, self._body, self._order, offset, self._fetch)
 
     def fetch(self, fetch: int) -> Table:
         """Keep the first rows in the order of `order_by`."""
-        return Table(self._environment, self._body, self._order, self._offset, fetch)
+        found = fetch if self._fetch is None else min(fetch, self._fetch)
+        return Table(self._environment, self._body, self._order, self._offset, found)
 
     def limit(self, fetch: int, offset: int = 0) -> Table:
         """Keep the first rows after an offset."""
@@ -153,7 +157,7 @@ class Table:
         return self._lateral("LEFT", function_call, join_predicate)
 
     def _lateral(self, kind: str, call: Expression, predicate: Expression | None) -> Table:
-        self._registered([call])
+        self._registered([call] if predicate is None else [call, predicate])
         names = f"({', '.join(map(quoted, call.names))})" if call.names else ""
         condition = "TRUE" if predicate is None else predicate.sql
         source = f"({self._query}) {kind} JOIN LATERAL TABLE({call.sql}) AS `T`{names} ON {condition}"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from penstock.table.expression import Expression
 
 _numbers: Counter[str] = Counter()
-"""Number of the functions of each name."""
+"""Number of the functions whose names are equal as parts of `unique_name`."""
 _KINDS = {"scalar": "eval", "table": "eval", "aggregate": "accumulate"}
 """Kinds of functions with the method whose parameters are the arguments."""
 
@@ -125,8 +125,9 @@ class UserDefinedFunctionWrapper:
         self.arguments = arguments
         self.result = result
         self.name = name
-        _numbers[name] += 1
-        self.unique_name = f"py_{re.sub(r'[^0-9A-Za-z]', '_', name)}_{_numbers[name]}".lower()
+        short = re.sub(r"[^0-9a-z]", "_", name.lower())
+        _numbers[short] += 1
+        self.unique_name = f"py_{short}_{_numbers[short]}"
         """Name under which queries of the Table API register the function."""
 
     def __call__(self, *args: Any) -> Expression:

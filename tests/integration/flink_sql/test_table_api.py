@@ -102,6 +102,9 @@ def test_python_functions_are_called_without_a_registration(people):
     assert rows(people.select(double(col("id")), call(double, 5)).where(col("EXPR$1") == 10))[0] == (2, 10)
     found = people.join_lateral(letters(col("name")).alias("letter")).where(col("id") == 1).select("letter")
     assert rows(found) == [("a",), ("n",), ("n",)]
+    is_vowel = udf(lambda letter: letter in "aeiou", input_types="STRING", result_type="BOOLEAN")
+    found = people.join_lateral(letters(col("name")).alias("letter"), is_vowel(col("letter"))).select("letter")
+    assert rows(found) == [("a",), ("i",), ("o",)]
 
 
 def test_windows_become_table_functions(tables):
