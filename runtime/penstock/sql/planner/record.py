@@ -36,7 +36,7 @@ Request = dict[str, str]
 
 
 class _NotRecordable(Exception):
-    pass
+    """An answer with a secret that is in no literal of the statements, or whose literals now differ."""
 
 
 class PlanRecord:

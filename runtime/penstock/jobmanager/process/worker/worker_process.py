@@ -264,13 +264,15 @@ class WorkerProcess:
     def _set_search(self) -> None:
         """Look for a leader, and less often for a standby."""
         leader = self._leader
-        pause_s: float | None = None
+        pause_s: float | None
         if any(link.awaits_role for link in self._links) or time.monotonic() < self._search_from:
-            pass
+            pause_s = None  # a connected master may be the one that is missing
         elif leader is None:
             pause_s = POLL_S
         elif leader.is_elected and not any(link.is_standby for link in self._links):
             pause_s = STANDBY_POLL_S
+        else:
+            pause_s = None
         known = tuple(link.master for link in self._links if link.is_elected)
         self._search.want(pause_s, {link.address for link in self._links}, known)
 

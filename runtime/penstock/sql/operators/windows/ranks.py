@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_right
 from typing import Any
 
@@ -40,9 +41,9 @@ class _WindowRows(KeyedProcessFunction):
         if is_late:
             self._late.inc()
 
+    @abstractmethod
     def _with(self, rows: list[SqlRow], row: SqlRow) -> list[SqlRow]:
         """Return the rows of a window after another row."""
-        raise NotImplementedError
 
     def _results(self, rows: list[SqlRow]) -> list[SqlRow]:
         return rows

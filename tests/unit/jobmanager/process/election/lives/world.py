@@ -141,7 +141,7 @@ class Strand:
         try:
             if not self.host.is_dead:
                 self._work()
-        except Killed:
+        except Killed:  # the strand ends with its process
             pass
         except BaseException as error:
             self.failure = error
