@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from penstock.checkpoint.leadership.fencing import Leadership, list_leader_folder
-from penstock.checkpoint.leadership.lineage import Base
 from penstock.jobmanager.job.checkpoints import JobCheckpoints
 from penstock.jobmanager.job.ending.job_result import ResultRecord, store_result
 from penstock.jobmanager.process.election.claims import Holder
@@ -60,15 +59,6 @@ def find_problem(monkeypatch: pytest.MonkeyPatch) -> bool:
 @pytest.mark.slow
 def test_the_simulation_detects_a_leader_that_does_not_check_its_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "check", lambda self, storage=None: None)
-    assert find_problem(monkeypatch)
-
-
-@pytest.mark.slow
-def test_the_simulation_detects_a_leader_that_records_no_base(monkeypatch: pytest.MonkeyPatch) -> None:
-    def begin(self: Leadership, base: Base) -> None:
-        self.check()
-
-    monkeypatch.setattr(Leadership, "begin", begin)
     assert find_problem(monkeypatch)
 
 
