@@ -25,7 +25,7 @@ from penstock_operator.api.status.snapshots import Superseded
 from penstock_operator.reconcile.decide.actions import Action
 from penstock_operator.reconcile.decide.decision import Decision, Event
 from penstock_operator.reconcile.decide.flows import FLOWS
-from penstock_operator.reconcile.decide.spec_diff import fingerprint, revision_hash
+from penstock_operator.reconcile.decide.spec_diff import fingerprint, former_revision_hash, revision_hash
 from penstock_operator.reconcile.observation import Observation
 from penstock_operator.redaction import without_secrets
 from penstock_operator.resources.incarnation import Incarnation, worker_count
@@ -76,6 +76,10 @@ class Subject:
         """Return the name of the ControllerRevision of a spec."""
         return f"{self.name}-{revision_hash(spec)}"
 
+    def revision_names(self, spec: FlinkJobSpec) -> frozenset[str]:
+        """Return the names that this version and earlier versions of the operator give to the ControllerRevision of a spec."""
+        return frozenset((self.revision_name(spec), f"{self.name}-{former_revision_hash(spec)}"))
+
 
 @dataclass(frozen=True)
 class Context:
@@ -108,8 +112,23 @@ class Context:
 
     @cached_property
     def desired_revision(self) -> str | None:
-        """The revision of the current spec, if the spec is valid."""
-        return self.subject.revision_name(self.spec) if self.spec else None
+        """The revision of the current spec, if the spec is valid. If an earlier version of the operator gave this revision
+        another name, the name stays, so that the job does not restart.
+        """
+        if self.spec is None:
+            return None
+        name, status = self.subject.revision_name(self.spec), self.status
+        used = (
+            status.operation and status.operation.target_revision,
+            status.running and status.running.revision,
+            status.stable_revision,
+        )
+        return next((known for known in used if known and name in (known, self._name_now(known))), name)
+
+    def _name_now(self, revision: str) -> str | None:
+        """Return the name that a stored revision would get from this version of the operator."""
+        stored = self.seen.revisions.spec(revision)
+        return None if stored is None else self.subject.revision_name(stored)
 
     def revision_spec(self, name: str | None) -> FlinkJobSpec | None:
         """Return the spec of a revision. Return the current spec if it is that revision."""
@@ -213,7 +232,9 @@ class Context:
     def is_rejected(self) -> bool:
         """Whether the current spec was tried and given up."""
         rejected = self.status.rejected
-        return rejected is not None and self.spec is not None and rejected.fingerprint == fingerprint(self.spec)
+        if rejected is None or self.spec is None:
+            return False
+        return rejected.fingerprint in (fingerprint(self.spec), fingerprint(self.spec, former_revision_hash))
 
     def failed_action(self, *names: str) -> ActionResult | None:
         """Return the result of the last action if it was one of these actions and failed."""

@@ -24,7 +24,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.types import Api
@@ -138,6 +138,15 @@ def revision_hash(spec: FlinkJobSpec) -> str:
     return _revision_hash(_Same(spec))
 
 
+def former_revision_hash(spec: FlinkJobSpec) -> str:
+    """Return the hash of earlier versions of the operator, which restarted a job after a change of `autoscaling`. They had
+    no field `autoscaling.memory`.
+    """
+    fields = _non_default_fields(spec)
+    known = {key: value for key, value in fields.get("autoscaling", {}).items() if key != "memory"}
+    return _digest({**dict(_relevant(fields, "")), **({"autoscaling": known} if known else {})})
+
+
 @dataclass(frozen=True, eq=False)
 class _Same:
     """Wrapper that compares a spec by identity, as a key of the cache. A pass needs the hash often, and a spec with
@@ -163,7 +172,7 @@ def _non_default_fields(part: Api) -> dict[str, Any]:
     return part.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
-def fingerprint(spec: FlinkJobSpec) -> str:
+def fingerprint(spec: FlinkJobSpec, hash_of: Callable[[FlinkJobSpec], str] = revision_hash) -> str:
     """Return a hash of all fields that decide whether a spec can work. A rejected spec with the same hash is not
     tried again.
 
@@ -173,7 +182,7 @@ def fingerprint(spec: FlinkJobSpec) -> str:
     job = spec.job
     return _digest(
         {
-            "revision": revision_hash(spec),
+            "revision": hash_of(spec),
             "allowNonRestoredState": job.allow_non_restored_state,
             "redeploy": job.savepoint_redeploy_nonce,
             "initialSavepointPath": job.initial_savepoint_path,

@@ -233,7 +233,7 @@ def spec_with_defaults(
             spec = with_presets(presets)
         except SpecError:
             continue  # the spec may be valid with the current defaults
-        if subject.revision_name(spec) in recorded_defaults:
+        if not subject.revision_names(spec).isdisjoint(recorded_defaults):
             return spec, presets
     if current.spec is None:
         assert current.problem is not None

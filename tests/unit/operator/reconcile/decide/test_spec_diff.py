@@ -8,7 +8,20 @@ import pytest
 from pydantic import BaseModel
 
 from penstock_operator.api.flinkjob import FlinkJobSpec
-from penstock_operator.reconcile.decide.spec_diff import EFFECTS, Effect, diff, effect_of, fingerprint, revision_hash
+from penstock_operator.api.status.operation import Rejected
+from penstock_operator.reconcile.decide.operations.begin import next_operation
+from penstock_operator.reconcile.decide.spec_diff import (
+    EFFECTS,
+    Effect,
+    diff,
+    effect_of,
+    fingerprint,
+    former_revision_hash,
+    revision_hash,
+)
+from penstock_operator.reconcile.observation import Revisions
+from penstock_operator.reconcile.presets.defaults import Preset, spec_with_defaults
+from tests.unit.operator.contexts import NOW, deployment, make_context, make_running, make_spec, up
 from tests.unit.operator.world import flinkjob
 
 
@@ -91,6 +104,52 @@ def test_explicit_defaults_are_the_same_revision() -> None:
 def test_the_hash_has_not_changed() -> None:
     """If this fails, a new version of the operator would restart every job in every cluster."""
     assert revision_hash(spec()) == "a22a68effd"
+
+
+@pytest.mark.parametrize(
+    ("autoscaling", "digest"),
+    [
+        ({}, "a22a68effd"),
+        ({"enabled": True, "max": 8}, "fd493a0f68"),
+        ({"enabled": True, "max": 8, "memory": {"mode": "apply", "max": "4Gi"}}, "fd493a0f68"),
+    ],
+)
+def test_the_hash_of_earlier_versions_has_the_section_autoscaling(autoscaling: dict[str, Any], digest: str) -> None:
+    """If this fails, the first operator without this section in its hash would restart every autoscaled job."""
+    assert former_revision_hash(spec(autoscaling=autoscaling)) == digest
+
+
+@pytest.mark.parametrize("now", [{"enabled": True, "max": 8}, {"enabled": True, "max": 6}, {"enabled": False}])
+def test_an_autoscaled_job_of_an_earlier_version_is_not_restarted(now: dict[str, Any]) -> None:
+    before = make_spec(autoscaling={"enabled": True, "max": 8})
+    name = f"weather-{former_revision_hash(before)}"
+    seen = up(
+        master=deployment("master", revision=name),
+        worker=deployment("worker", revision=name),
+        revisions=Revisions({name: before.to_manifest()}),
+    )
+    running = make_running(before, revision=name)
+    ctx = make_context(make_spec(autoscaling=now), seen=seen, running=running, stable_revision=name)
+    assert ctx.desired_revision == name
+    assert next_operation(ctx) is None
+    edited = make_context(make_spec(image="job:2"), seen=seen, running=running, stable_revision=name)
+    assert edited.desired_revision == f"weather-{revision_hash(make_spec(image='job:2'))}"
+
+
+def test_a_rejected_spec_of_an_earlier_version_is_not_tried_again() -> None:
+    bad = make_spec(image="job:2", autoscaling={"enabled": True, "max": 8})
+    known = Rejected(fingerprint="433a92749e", revision="weather-fd493a0f68", generation=1, reason="x", time=NOW)
+    auto = spec(autoscaling={"enabled": True, "max": 8})
+    assert make_context(auto, rejected=known).is_rejected
+    assert not make_context(bad, rejected=known).is_rejected
+
+
+def test_the_defaults_of_an_autoscaled_job_of_an_earlier_version_stay() -> None:
+    raw = {**flinkjob()["spec"], "autoscaling": {"enabled": True, "max": 8}}
+    name = f"weather-{former_revision_hash(spec(autoscaling=raw['autoscaling']))}"
+    subject = make_context().subject
+    found, used = spec_with_defaults(raw, subject, {name: {}}, Preset({"configuration": {"a": "b"}}))
+    assert (dict(used), "a" in found.configuration) == ({}, False)
 
 
 @pytest.mark.parametrize(
