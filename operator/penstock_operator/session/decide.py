@@ -115,12 +115,15 @@ def _with_current(ctx: ClusterContext, target: RevisionSeen) -> ClusterContext:
 def _repair(ctx: ClusterContext) -> ClusterAction | None:
     """Return the action that applies the objects of a revision. The revision of the newest spec comes first, because an
     edit may correct what Kubernetes refuses in a former one. A refused revision does not delay the others.
+    If the workers are autoscaled, only `_scaled` removes workers, because it marks those that are busy.
     """
     for revision in sorted(ctx.revisions, key=lambda r: r.digest != ctx.digest):
         if revision.flaw and revision.number not in ctx.refused:
             workers = revision.workers_wanted or 1
             if ctx.spec is not None and (revision.digest == ctx.digest or ctx.spec.worker.autoscaling is None):
                 workers = workers_of(ctx, ctx.spec)
+            if ctx.spec is not None and ctx.spec.worker.autoscaling is not None:
+                workers = max(workers, revision.workers_wanted)
             return ApplyRevision(revision.number, workers)
     return None
 

@@ -33,7 +33,7 @@ def with_workers(ctx: ClusterContext) -> ClusterContext:
     if spec is None or auto is None:
         return ctx if spec is None or ctx.status.scaling is None else ctx.with_status(scaling=None)
     before, slots = ctx.status.scaling, needed_slots(ctx)
-    present = before.workers if before is not None else auto.within_limits(spec.worker.replicas)
+    present = _present(ctx, auto.within_limits(spec.worker.replicas))
     needed = -(-slots // spec.worker.slots)
     wanted, spare = auto.within_limits(needed), None
     workers = max(present, wanted)
@@ -48,6 +48,19 @@ def with_workers(ctx: ClusterContext) -> ClusterContext:
         ctx = ctx.with_event("WorkersLimited", text, warning=True, key=f"limited/{needed}/{ctx.now:%Y-%m-%dT%H}")
     state = WorkerScaling(workers=workers, slots_needed=slots, spare_since=spare, limited=limited)
     return ctx.with_status(scaling=state)
+
+
+def _present(ctx: ClusterContext, of_spec: int) -> int:
+    """Return the number of workers before the decision: that of the Deployment. So no busy worker is removed when the
+    autoscaling begins. A decision to remove workers that was not executed is made again.
+    """
+    newest = max((r for r in ctx.revisions if r.digest == ctx.digest), key=lambda r: r.number, default=None)
+    if newest is not None and newest.workers_wanted:
+        return newest.workers_wanted
+    if ctx.status.scaling is not None:
+        return ctx.status.scaling.workers
+    current = ctx.revision(ctx.status.revision)
+    return of_spec if current is None or not current.workers_wanted else current.workers_wanted
 
 
 def _with_events(ctx: ClusterContext, before: int, after: int, slots: int) -> ClusterContext:

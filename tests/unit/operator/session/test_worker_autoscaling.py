@@ -14,7 +14,16 @@ from penstock_operator.api.validation import parse_cluster_spec
 from penstock_operator.engine.client import SessionOverview
 from penstock_operator.errors import SpecError
 from penstock_operator.resources.flinkcluster import as_job, revision_digest
-from penstock_operator.session.context import ClusterContext, JobSeen, RevisionSeen, SessionUse, WorkerPod
+from penstock_operator.session.context import (
+    ApplyRevision,
+    ClusterContext,
+    JobSeen,
+    RevisionSeen,
+    ScaleWorkers,
+    SessionUse,
+    WorkerPod,
+)
+from penstock_operator.session.decide import decide
 from penstock_operator.session.workers import with_workers
 from tests.unit.operator.world import World
 from tests.unit.operator.world.engine import FakeJob
@@ -235,6 +244,29 @@ def test_a_lower_maximum_removes_no_worker_that_is_busy() -> None:
     everything = tuple(f"worker-{n}" for n in range(3))
     assert chosen(replace(context(job(6), used=6, spare=LONG, busy=everything), spec=lower)) == 3
     assert chosen(replace(context(job(2), spare=LONG), spec=lower)) == 1
+
+
+def test_the_section_removes_no_busy_worker_of_a_cluster_that_runs_already() -> None:
+    lower = SPEC.model_copy(update={"worker": SPEC.worker.model_copy(update={"autoscaling": limits(1)})})
+    everything = tuple(f"worker-{n}" for n in range(3))
+    before = context(job(6), used=6, busy=everything)
+    ctx = replace(before, spec=lower, status=before.status.model_copy(update={"scaling": None}))
+    assert chosen(ctx) == 3
+
+
+def test_an_apply_of_all_objects_removes_no_worker() -> None:
+    due = context(job(2), spare=LONG)
+    flawed = replace(due, has_finalizer=True, revisions=tuple(replace(r, flaw="all objects") for r in due.revisions))
+    assert decide(flawed).action == ApplyRevision(1, 3)
+    ready = replace(flawed, revisions=due.revisions)
+    assert decide(ready).action == ScaleWorkers(1, 1, frozenset({"worker-0"}))
+
+
+def test_a_removal_that_was_not_executed_is_decided_again() -> None:
+    """The session may have given a slot of an idle worker to a job since then."""
+    before = context(job(2), spare=LONG, busy=None)
+    status = before.status.model_copy(update={"scaling": WorkerScaling(workers=1, slots_needed=2)})
+    assert decide(replace(before, has_finalizer=True, status=status)).action is None
 
 
 def limits(most: int) -> Any:
