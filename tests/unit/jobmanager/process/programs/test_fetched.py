@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import tarfile
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -30,17 +31,41 @@ def archive(*, has_requirements: bool = False) -> bytes:
     return packed.getvalue()
 
 
-CONTENT = {"/a.zip": archive(), "/b.zip": archive(has_requirements=True), "/job.py": b"print(2)\n"}
+def archive_with_a_link() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as made:
+        made.addfile(tarfile.TarInfo("mine/tools.py"))
+        link = tarfile.TarInfo("mine/link.py")
+        link.type, link.linkname = tarfile.SYMTYPE, "tools.py"
+        made.addfile(link)
+    return packed.getvalue()
+
+
+def archive_with_a_folder() -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as made:
+        made.writestr("requirements.txt/base.txt", "other==1\n")
+    return packed.getvalue()
+
+
+CONTENT = {
+    "/a.zip": archive(),
+    "/b.zip": archive(has_requirements=True),
+    "/job.py": b"print(2)\n",
+    "/links.tar.gz": archive_with_a_link(),
+    "/folder.zip": archive_with_a_folder(),
+}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """Serve the programs over HTTP, and yield the address. `/503` is a server that has failed."""
+    """Serve the programs over HTTP, and yield the address. `/503.zip` and `/429.zip` stand for a server that has failed or is busy."""
 
     class Programs(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             content = CONTENT.get(self.path, b"")
-            self.send_response(503 if self.path.startswith("/503") else 200 if content else 404)
+            failures = {"/503.zip": 503, "/429.zip": 429}
+            self.send_response(200 if content else failures.get(self.path, 404))
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -109,3 +134,18 @@ def test_files_of_the_machine_are_not_fetched(url: str, commit: str) -> None:
 def test_a_git_server_that_does_not_respond_is_no_error_of_the_request() -> None:
     with pytest.raises(Unavailable, match="cannot be read"):
         fetched_bundle(facts.FetchRequest("totals", "http://127.0.0.1:1/repository", commit="b" * 40))
+
+
+def test_a_server_that_asks_for_a_later_request_is_no_error_of_the_request(server: str) -> None:
+    with pytest.raises(Unavailable, match="429"):
+        fetched_bundle(request(server, "/429.zip"))
+
+
+def test_links_are_refused_and_not_dropped(server: str) -> None:
+    with pytest.raises(InvalidJob, match=r"'mine/link\.py' in http.* is a link"):
+        fetched_bundle(request(server, "/links.tar.gz"))
+
+
+def test_a_folder_cannot_be_the_list_of_packages(server: str) -> None:
+    with pytest.raises(InvalidJob, match=r"'requirements\.txt' in http.* is a folder"):
+        fetched_bundle(request(server, "/folder.zip"))

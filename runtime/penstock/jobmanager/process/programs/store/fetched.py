@@ -21,6 +21,8 @@ _PERMANENT = (
     *(ValueError, LookupError, ArithmeticError, httpx.InvalidURL),
 )
 """Causes that another attempt does not remove."""
+_LATER = frozenset((408, 425, 429))
+"""Status codes below 500 with which a server asks for another attempt."""
 _SCHEMES = ("https://", "http://", "s3://", "s3a://")
 
 
@@ -54,22 +56,39 @@ def fetched_bundle(request: facts.FetchRequest, max_unpacked: int | None = None)
             if _may_succeed_later(error):
                 raise Unavailable(error.message, remedy=error.remedy) from error
             raise
+        _check_files(request.url, folder)
         (folder / _REQUIREMENTS).write_text("".join(f"{line}\n" for line in request.requirements), encoding="utf-8")
         return _packed(folder, Path(name, "program.zip"))
+
+
+def _check_files(url: str, folder: Path) -> None:
+    """Refuse files that a bundle cannot contain.
+
+    Raises:
+        InvalidJob: a file is a link, or the list of packages is a folder.
+    """
+    link = next((path for path in sorted(folder.rglob("*")) if path.is_symlink()), None)
+    if link is not None:
+        raise InvalidJob(
+            f"{str(link.relative_to(folder))!r} in {url} is a link, which a program of a session cannot contain",
+            remedy="replace it by the file that it points to",
+        )
+    if (folder / _REQUIREMENTS).is_dir():
+        raise InvalidJob(f"{_REQUIREMENTS!r} in {url} is a folder", remedy="rename it")
 
 
 def _may_succeed_later(error: InvalidJob) -> bool:
     """Return whether a server has failed, and not the request."""
     cause = error.__cause__
     if isinstance(cause, httpx.HTTPStatusError):
-        return cause.response.is_server_error
+        return cause.response.is_server_error or cause.response.status_code in _LATER
     return cause is not None and not isinstance(cause, _PERMANENT)
 
 
 def _packed(folder: Path, target: Path) -> bytes:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(folder.rglob("*")):
-            if path.is_file() and not path.is_symlink():
+            if path.is_file():
                 entry = zipfile.ZipInfo(str(path.relative_to(folder)), _EPOCH)
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, path.read_bytes())
