@@ -344,7 +344,8 @@ class ProgramRunner:
         while spec is not program.spec and program.spec.is_stored and program.end is None:
             spec = program.spec
             self.store.put(spec)
-        if program.end is not None:  # it may have been removed before it was stored
+        end = program.end
+        if end is not None and not end.is_of_another_session:  # it may have been removed before it was stored
             self.store.remove_later(program.spec, self._closing)
 
     def _take_end(self, program: RunningProgram, process: ProgramProcess, end: ProgramEnd) -> None:

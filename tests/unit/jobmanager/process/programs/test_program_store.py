@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 import pytest
 
-from penstock.common.errors import InvalidJob, StorageError
+from penstock.common.errors import Fenced, InvalidJob, StorageError
 from penstock.common.program.bundle import digest_of
 from penstock.jobmanager.process.programs.jars import SessionJars
-from penstock.jobmanager.process.programs.messages import ProgramSpec
+from penstock.jobmanager.process.programs.messages import ProgramEnd, ProgramSpec
+from penstock.jobmanager.process.programs.outputs import ProgramOutputs
+from penstock.jobmanager.process.programs.programs import ProgramRunner
+from penstock.jobmanager.process.programs.running_program import RunningProgram
 from penstock.jobmanager.process.programs.store import program_store
 from penstock.jobmanager.process.programs.store.program_store import ProgramStore
+from penstock.metrics.store import MetricStore
 from penstock.rest.errors import NotFound
 
 if TYPE_CHECKING:
-    from penstock.jobmanager.process.programs.programs import ProgramRunner
+    from penstock.jobmanager.cluster.spark_cluster import SharedCluster
 
 CONTENT = b"print(1)\n"
 
@@ -244,3 +248,23 @@ def test_a_program_of_a_later_version_with_more_fields_is_read(store: ProgramSto
     file = tmp_path / "programs" / f"{1:032x}.json"
     file.write_bytes(file.read_bytes().replace(b"{", b'{"later": [1],', 1))
     assert store.programs() == [spec(1)]
+
+
+@pytest.mark.parametrize(("code", "kept"), [("", []), (Fenced.code, [spec()])], ids=["ended", "taken-over"])
+def test_a_program_that_ends_during_a_rescale_is_removed_unless_another_session_has_it(
+    store: ProgramStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, kept: list[ProgramSpec]
+) -> None:
+    def no_cluster() -> SharedCluster:
+        raise AssertionError("the program needs no cluster")
+
+    programs = ProgramRunner(no_cluster, {}, store, MetricStore(), 10, 60.0, str(tmp_path))
+    program = RunningProgram(spec(), ProgramOutputs(str(tmp_path), {}).new("program", {}))
+    put = store.put
+
+    def put_and_end(program_spec: ProgramSpec) -> None:
+        put(program_spec)
+        program.note_end(ProgramEnd(code))
+
+    monkeypatch.setattr(store, "put", put_and_end)
+    programs._store_again(program)
+    assert store.programs() == kept
