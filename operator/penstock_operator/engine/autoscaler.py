@@ -42,8 +42,10 @@ class Autoscaler:
     inputs: tuple[AutoscalerInput, ...] = ()
     memory: AutoscalerMemory | None = None
     """Memory of a worker. None means that it has no limit, or that the engine gives no advice."""
-    configuration_id: str = ""
-    """Id of the settings that the operator has sent. Empty means that the settings are those of the start."""
+    configuration_id: str | None = ""
+    """Id of the settings that the operator has sent. Empty means that the settings are those of the start. None means an
+    engine of an earlier version, whose settings cannot be changed.
+    """
 
     @property
     def needed(self) -> int:
@@ -72,7 +74,7 @@ def read_autoscaler(body: dict[str, Any]) -> Autoscaler:
         decisions=tuple(_decision(one) for one in decisions),
         inputs=tuple(_input(one) for one in inputs[:INPUTS_KEPT]),
         memory=_memory(body.get("memory")),
-        configuration_id=_text(body.get("configurationId")),
+        configuration_id=_text(body["configurationId"]) if "configurationId" in body else None,
     )
 
 

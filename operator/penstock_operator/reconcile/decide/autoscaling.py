@@ -30,6 +30,8 @@ from penstock_operator.reconcile.observation import is_at
 from penstock_operator.resources.configuration import autoscaler_configuration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from penstock_operator.api.flinkjob import FlinkJobSpec
     from penstock_operator.api.status.incarnation import Running
     from penstock_operator.engine.autoscaler import Autoscaler
@@ -130,11 +132,21 @@ def configure_autoscaler(ctx: Context) -> Decision | None:
 def _wanted_settings(ctx: Context, spec: FlinkJobSpec) -> tuple[dict[str, str], str]:
     """Return the keys of the autoscaler for the running job, and their id."""
     keys = autoscaler_configuration(spec, ctx.autoscaling)
-    return keys, ctx.digest(json.dumps(keys, sort_keys=True), length=16)
+    return keys, _id_of(ctx, keys)
+
+
+def _id_of(ctx: Context, keys: Mapping[str, str]) -> str:
+    return ctx.digest(json.dumps(keys, sort_keys=True), length=16)
 
 
 def _has_settings(ctx: Context, found: Autoscaler, wanted: str) -> bool:
-    return found.configuration_id == wanted if ctx.autoscaling.enabled else found.mode == "disabled"
+    running = ctx.status.running
+    start = ctx.seen.revisions.spec(running.revision) if running is not None else None
+    if not ctx.autoscaling.enabled:
+        return found.mode == "disabled"
+    if found.configuration_id is None and start is not None:
+        return wanted == _id_of(ctx, autoscaler_configuration(start, start.autoscaling))
+    return found.configuration_id == wanted
 
 
 def _with_parallelism(ctx: Context, running: Running, found: Autoscaler) -> Context:

@@ -12,7 +12,13 @@ from penstock.jobmanager.autoscaling.decision import RESCALES, Reason
 from penstock_operator.api.status.autoscaling import Autoscaling
 from penstock_operator.engine.autoscaler import RESCALING, Autoscaler, read_autoscaler
 from penstock_operator.reconcile.decide.actions import ApplyParallelism, ScaleWorkers
-from penstock_operator.reconcile.decide.autoscaling import LIMITS, SPARE_TIME, adjust_workers, with_autoscaler
+from penstock_operator.reconcile.decide.autoscaling import (
+    LIMITS,
+    SPARE_TIME,
+    adjust_workers,
+    configure_autoscaler,
+    with_autoscaler,
+)
 from penstock_operator.reconcile.decide.context import Context
 from penstock_operator.reconcile.observation import ActionResult, Revisions
 from penstock_operator.resources.memory import with_worker_memory
@@ -224,3 +230,20 @@ def test_numbers_in_a_response_are_limited_so_that_the_status_can_be_written(rep
     found = read_autoscaler({**body, "decisions": [decision]})
     assert {found.current, found.requested, found.wanted, found.slots_available} == {stored}
     assert {found.decisions[0].count, found.decisions[0].current, found.decisions[0].wanted} == {stored}
+
+
+def test_an_engine_of_an_earlier_version_keeps_the_settings_of_its_start() -> None:
+    body = {
+        "mode": "active",
+        "current": 2,
+        "requested": 2,
+        "wanted": 2,
+        "reason": "WITHIN_TARGET",
+        "message": "a message.",
+    }
+    earlier = read_autoscaler({**body, "decisions": [], "inputs": []})
+    assert earlier.configuration_id is None
+    assert configure_autoscaler(context(earlier)) is None
+    assert configure_autoscaler(context(report())) is not None
+    edited = make_spec(autoscaling={"enabled": True, "max": 6})
+    assert configure_autoscaler(replace(context(earlier), spec=edited)) is not None
