@@ -168,13 +168,15 @@ def parse_duration(text: str) -> Duration:
     90.0
     """
     stripped = text.strip()
-    match = _DURATION.fullmatch(stripped)
-    if match is not None and match[2].lower() in _UNIT_MICROSECONDS:
-        return Duration(microseconds=float(match[1]) * _UNIT_MICROSECONDS[match[2].lower()])
-    iso = _ISO_DURATION.fullmatch(stripped)
-    if iso is not None and any(iso.groups()):
-        days, hours, minutes, seconds = (float(part) if part else 0.0 for part in iso.groups())
-        return Duration(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    match, iso = _DURATION.fullmatch(stripped), _ISO_DURATION.fullmatch(stripped)
+    try:
+        if match is not None and match[2].lower() in _UNIT_MICROSECONDS:
+            return Duration(microseconds=float(match[1]) * _UNIT_MICROSECONDS[match[2].lower()])
+        if iso is not None and any(iso.groups()):
+            days, hours, minutes, seconds = (float(part) if part else 0.0 for part in iso.groups())
+            return Duration(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError:
+        raise ValueError(f"{text[:50]!r} is too long; the maximum is {Duration.max.days}d") from None
     raise ValueError(f"{text!r} is not a duration; write a number and a unit, for example 500ms, 10s, 5min, 1h, 2d")
 
 

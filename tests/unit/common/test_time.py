@@ -74,6 +74,12 @@ def test_wrong_texts_are_refused_with_the_right_form(text: str) -> None:
         parse_duration(text)
 
 
+@pytest.mark.parametrize("text", ["1000000000 d", "99999999999999d", "9" * 400 + "s", "P99999999999999D"])
+def test_a_duration_that_is_too_long_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="too long; the maximum is 999999999d"):
+        parse_duration(text)
+
+
 @given(st.integers(0, 10**15))
 def test_the_shortest_text_is_parsed_to_the_same_duration(microseconds: int) -> None:
     length = timedelta(microseconds=microseconds)
