@@ -187,6 +187,11 @@ class PlannerProcess:
             line = stdout.readline()
         except BrokenPipeError:
             line = b""
+        except BaseException:  # such as KeyboardInterrupt: the next request would read the answer to this one
+            self._process = None
+            process.kill()
+            process.wait()
+            raise
         if not line:
             raise self._ended(process)
         answer: dict[str, Any] = json.loads(line)
