@@ -13,23 +13,13 @@ from penstock.sql.expressions.writer import Target, Value
 from penstock.sql.plan.types import SqlType
 
 
-def _tested(function: Callable[..., Any]) -> Build:
-    """Return the writer of a test that NULL does not pass."""
+def _tested(function: Callable[..., Any], *, negated: bool = False) -> Build:
+    """Return the writer of a test of a value that may be NULL. Its result is never NULL."""
 
     def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
         name = compiler.writer.variable()
         used = compiler.writer.use(f"t_{function.__name__}", function)
-        compiler.writer.line(f"{name} = {used}({arguments[0]})")
-        return Value(name, type, nullable=False)
-
-    return build
-
-
-def _untested(function: Callable[..., Any]) -> Build:
-    def build(compiler: Target, type: SqlType, arguments: list[Value]) -> Value:
-        name = compiler.writer.variable()
-        used = compiler.writer.use(f"t_{function.__name__}", function)
-        compiler.writer.line(f"{name} = not {used}({arguments[0]})")
+        compiler.writer.line(f"{name} = {'not ' if negated else ''}{used}({arguments[0]})")
         return Value(name, type, nullable=False)
 
     return build
@@ -244,10 +234,10 @@ FUNCTIONS: dict[str, Build] = {
     "IS JSON OBJECT": _tested(json_values.is_object),
     "IS JSON SCALAR": _tested(json_values.is_scalar),
     "IS JSON VALUE": _tested(json_values.is_json),
-    "IS NOT JSON ARRAY": _untested(json_values.is_array),
-    "IS NOT JSON OBJECT": _untested(json_values.is_object),
-    "IS NOT JSON SCALAR": _untested(json_values.is_scalar),
-    "IS NOT JSON VALUE": _untested(json_values.is_json),
+    "IS NOT JSON ARRAY": _tested(json_values.is_array, negated=True),
+    "IS NOT JSON OBJECT": _tested(json_values.is_object, negated=True),
+    "IS NOT JSON SCALAR": _tested(json_values.is_scalar, negated=True),
+    "IS NOT JSON VALUE": _tested(json_values.is_json, negated=True),
     "JSON_EXISTS": _json(json_values.exists),
     "JSON_QUERY": _json(json_values.query),
     "JSON_VALUE": _json(json_values.value),

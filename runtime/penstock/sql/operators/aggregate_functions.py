@@ -218,8 +218,8 @@ class Last(First):
         accumulator[:] = [value]
 
 
-class RetractableFirst(Aggregate):
-    """The first of the values that were not retracted. The accumulator has all values."""
+class _AllValues(Aggregate):
+    """The base of functions whose accumulator has all values that were not retracted."""
 
     can_merge = False
 
@@ -231,6 +231,10 @@ class RetractableFirst(Aggregate):
 
     def retract(self, accumulator: Accumulator, value: Any) -> None:
         _remove(accumulator, value)
+
+
+class RetractableFirst(_AllValues):
+    """The first of the values that were not retracted."""
 
     def result(self, accumulator: Accumulator) -> Any:
         return accumulator[0] if accumulator else None
@@ -353,20 +357,10 @@ class RetractableListAggregate(Aggregate):
         return accumulator[1].join(accumulator[0]) if accumulator[0] else None
 
 
-class ArrayAggregate(Aggregate):
+class ArrayAggregate(_AllValues):
     """ARRAY_AGG: all values, also NULL."""
 
-    can_merge = False
     takes_null = True
-
-    def create(self) -> Accumulator:
-        return []
-
-    def add(self, accumulator: Accumulator, value: Any) -> None:
-        accumulator.append(value)
-
-    def retract(self, accumulator: Accumulator, value: Any) -> None:
-        _remove(accumulator, value)
 
     def result(self, accumulator: Accumulator) -> Any:
         return tuple(accumulator) if accumulator else None

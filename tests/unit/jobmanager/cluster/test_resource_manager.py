@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
@@ -18,25 +17,19 @@ import pytest
 
 from penstock.common.errors import ClusterError
 from penstock.jobmanager.cluster import resource_manager
-from penstock.jobmanager.cluster.executor.executor_process import Launch
 from penstock.jobmanager.cluster.members.registration import (
     PURPOSE,
     AskReadings,
-    AskWarm,
     Beat,
     BeatAnswer,
     Ended,
-    Follows,
     Killed,
-    Leads,
-    OnStandby,
     ReadingsAnswer,
     Register,
     Running,
     Start,
     ToTaskManager,
 )
-from penstock.jobmanager.cluster.members.registry import Member, Registry
 from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.cluster.sealed_server import MAX_UNAUTHENTICATED, Peer
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
@@ -44,85 +37,7 @@ from penstock.jobmanager.failover.crash import MemoryKill
 from penstock.rest.errors import Unavailable
 from penstock.taskmanager.control.channel import ControlConnection, Hello
 from penstock.taskmanager.control.sealed_channel import CONTROL_CHANNEL, HELLO_BYTES
-
-SECRET = "s" * 32
-
-
-class Driver:
-    """The state of executors as a SparkCluster reports it."""
-
-    def __init__(self) -> None:
-        self.credentials = type("Credentials", (), {"secret": SECRET})()
-        self.registry = Registry()
-        self.there: set[str] = set()
-        self.removed: list[str] = []
-        self.launch_s = 0.0
-        """The duration of the driver's answer about an executor."""
-
-    def launch(self) -> Launch:
-        time.sleep(self.launch_s)
-        executor_id = self.registry.new_executor_id()
-        return Launch(executor_id, "spark://driver", "app", [], "", {"spark.rpc.x": "1"}, {"PYTHONPATH": "/app"})
-
-    def executor_changes(self) -> tuple[list[Member], list[Member]]:
-        return self.registry.compare_executors(self.there)
-
-    def remove_executor(self, executor_id: str, reason: str) -> None:
-        self.removed.append(executor_id)
-
-
-class Door:
-    def __init__(self, master: str = "") -> None:
-        self.driver = Driver()
-        self.failures: list[Exception] = []
-        self.warm: list[str] = []
-        spark = cast(SparkCluster, self.driver)
-        self.server = ResourceManager(
-            "127.0.0.1", 0, spark, on_failure=self.failures.append, master=master, on_warm=self.warm.append
-        )
-        self.server.start()
-
-    def come(
-        self,
-        name: str = "tm",
-        slots: int = 2,
-        secret: str = SECRET,
-        purpose: bytes = PURPOSE,
-        masters: tuple[str, ...] = (),
-    ) -> Visitor:
-        register = Register(name, "10.0.0.1", slots, 2**29, masters)
-        return Visitor(ControlConnection(self.server.address, secret, register, purpose=purpose))
-
-    def unauthenticated_client(self) -> socket.socket:
-        host, _, port = self.server.address.rpartition(":")
-        return socket.create_connection((host, int(port)), timeout=5)
-
-
-class Visitor:
-    def __init__(self, connection: ControlConnection) -> None:
-        self.connection = connection
-
-    def receive(self) -> ToTaskManager:
-        frame = None
-        deadline = time.monotonic() + 10
-        while frame is None:
-            assert time.monotonic() < deadline
-            frame = self.connection.poll(0.1)
-        return msgspec.msgpack.decode(frame, type=ToTaskManager)
-
-    def started(self) -> str:
-        received = self.receive()
-        assert isinstance(received, Start)
-        return received.launch.executor_id
-
-    def send_message(self, message: Any) -> None:
-        self.connection.send(msgspec.msgpack.encode(message))
-
-    def receives_end(self) -> bool:
-        with contextlib.suppress(ConnectionError):
-            while True:
-                self.connection.poll(5)
-        return True
+from tests.unit.jobmanager.cluster.manager_door import SECRET, Door, Visitor, wait_until
 
 
 @pytest.fixture
@@ -132,23 +47,6 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
     made = Door()
     yield made
     made.server.close()
-
-
-@pytest.fixture
-def standby(monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
-    """A master on standby."""
-    monkeypatch.setattr(resource_manager, "SHORT_CHECK_INTERVAL_S", 0.02)
-    monkeypatch.setattr(resource_manager, "CHECK_INTERVAL_S", 0.05)
-    made = Door("b")
-    yield made
-    made.server.close()
-
-
-def wait_until(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_a_worker_that_registers_receives_its_executor_and_its_acceptance_by_the_driver(door: Door) -> None:
@@ -416,104 +314,3 @@ def test_the_metrics_of_a_workers_jvm_are_requested_with_a_short_timeout(
     assert time.monotonic() - began < 5
     with pytest.raises(Unavailable, match="disconnected"):
         door.server.readings("another")
-
-
-class TestStandby:
-    """A master that does not lead yet."""
-
-    def test_it_assigns_an_executor_only_on_request_and_reserves_its_slots(self, standby: Door) -> None:
-        visitor = standby.come()
-        assert visitor.receive() == OnStandby("b")
-        assert visitor.connection.poll(0.3) is None
-        visitor.send_message(AskWarm())
-        executor = visitor.started()
-        assert standby.driver.registry.reserved_executors() == {executor}
-        standby.driver.there = {executor}
-        assert visitor.receive() == Running(executor)
-        wait_until(lambda: standby.warm == [executor])
-        assert standby.driver.registry.reserved_executors() == {executor}
-
-    def test_its_slots_are_free_when_the_worker_follows_it(self, standby: Door) -> None:
-        visitor = standby.come()
-        visitor.receive()
-        visitor.send_message(AskWarm())
-        executor = visitor.started()
-        standby.driver.there = {executor}
-        assert visitor.receive() == Running(executor)
-        standby.server.lead(7)
-        assert visitor.receive() == Leads("b", 7)
-        time.sleep(0.2)
-        assert standby.driver.registry.reserved_executors() == {executor}, "its worker still follows another master"
-        visitor.send_message(Follows())
-        wait_until(lambda: not standby.driver.registry.reserved_executors())
-        [member] = standby.driver.registry.members()
-        assert (member.executor, member.registered) == (executor, True)
-        assert visitor.connection.poll(0.3) is None, "the warm executor stays"
-
-    def test_a_worker_without_a_warm_executor_gets_one_when_it_follows(self, standby: Door) -> None:
-        visitor = standby.come()
-        visitor.receive()
-        standby.server.lead(7)
-        assert visitor.receive() == Leads("b", 7)
-        assert visitor.connection.poll(0.2) is None
-        visitor.send_message(Follows())
-        executor = visitor.started()
-        assert standby.driver.registry.reserved_executors() == set()
-        assert standby.driver.registry.members()[0].executor == executor
-        late = standby.come("late")
-        assert late.receive() == Leads("b", 7)
-        late.send_message(Follows())
-        late.started()
-        assert standby.warm == []
-
-    def test_a_worker_cannot_follow_a_standby(self, standby: Door) -> None:
-        visitor = standby.come()
-        visitor.receive()
-        visitor.send_message(Follows())
-        visitor.send_message(AskWarm())
-        executor = visitor.started()
-        assert standby.driver.registry.reserved_executors() == {executor}
-
-    def test_a_warm_executor_that_has_ended_is_replaced_and_stays_reserved(self, standby: Door) -> None:
-        visitor = standby.come()
-        visitor.receive()
-        visitor.send_message(AskWarm())
-        first = visitor.started()
-        visitor.send_message(Ended(first, 1))
-        second = visitor.started()
-        assert second != first
-        assert standby.driver.registry.reserved_executors() == {second}
-
-    def test_a_second_connection_of_a_worker_does_not_replace_the_first(self, standby: Door) -> None:
-        visitor = standby.come()
-        visitor.receive()
-        visitor.send_message(AskWarm())
-        executor = visitor.started()
-        again = standby.come(masters=("a", "b"))
-        assert again.receive() == OnStandby("b")
-        again.send_message(AskWarm())
-        again.connection.close()
-        time.sleep(0.3)
-        assert [member.executor for member in standby.driver.registry.members()] == [executor]
-        assert standby.driver.removed == []
-        visitor.send_message(Beat())
-        assert visitor.connection.poll(0.2) is None, "it is still connected"
-
-    def test_a_heartbeat_of_a_second_connection_is_ignored_after_the_end_of_the_first(
-        self, standby: Door, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(resource_manager, "SILENT_S", 0.2)
-        visitor = standby.come()
-        visitor.receive()
-        again = standby.come(masters=("b",))
-        again.receive()
-        visitor.connection.close()
-        wait_until(lambda: standby.driver.registry.members() == [])
-        again.send_message(Beat())
-        time.sleep(0.5)
-        late = standby.come("late")
-        late.receive()
-        late.send_message(AskWarm())
-        executor = late.started()
-        standby.driver.there = {executor}
-        assert late.receive() == Running(executor)

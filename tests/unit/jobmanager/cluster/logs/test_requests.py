@@ -20,7 +20,7 @@ from penstock.jobmanager.cluster.resource_manager import ResourceManager
 from penstock.jobmanager.process.worker.master_link import Child
 from penstock.jobmanager.process.worker.worker_process import WorkerProcess
 from penstock.rest.errors import NotFound, Unavailable
-from tests.unit.jobmanager.cluster.test_resource_manager import SECRET, Driver
+from tests.unit.jobmanager.cluster.manager_door import SECRET, Driver
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
