@@ -265,6 +265,8 @@ def _leaves(path: str) -> bool:
 
 _SHORTEST_WINDOW = timedelta(seconds=15)
 """Shortest window of the engine, which takes a sample every five seconds."""
+_LEAST_MEMORY = 64 * 2**20
+"""Memory in bytes that every worker needs. A number without a unit, such as 1000, means bytes."""
 
 
 def _autoscaling(spec: FlinkJobSpec) -> Iterator[Problem]:
@@ -295,6 +297,9 @@ def _autoscaling_memory(spec: FlinkJobSpec) -> Iterator[Problem]:
     if spec.cluster is None and (own is None or quantity(own) <= 0):
         remedy = "Set spec.worker.resources.limits.memory, the memory of the first start."
         yield Problem(f"{field}.mode", "the workers have no memory limit that could be changed", remedy)
+    for name, limit in (("min", memory.min), ("max", memory.max)):
+        if limit is not None and quantity(limit) < _LEAST_MEMORY:
+            yield Problem(f"{field}.{name}", f"{limit} is too little memory for a worker", "Write a unit, such as 1Gi.")
     if memory.max is None:
         yield Problem(f"{field}.max", "mode apply needs a maximum", "Set it, for example to 4Gi.")
     elif own is not None and quantity(memory.min or own) > quantity(memory.max):

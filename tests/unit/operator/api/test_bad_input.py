@@ -98,6 +98,7 @@ TABLE = (
     Bad("autoscaler-min", "InvalidSpec", "spec.autoscaling.min: 9 is more than the maximum 8", edit(autoscaling={"min": 9, "max": 8})),
     Bad("autoscaler-memory-max", "InvalidSpec", "spec.autoscaling.memory.max: mode apply needs a maximum", edit(autoscaling={"enabled": True, "memory": {"mode": "apply"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
     Bad("autoscaler-memory-small", "InvalidSpec", "512Mi is less than the minimum 1Gi", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "512Mi"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
+    Bad("autoscaler-memory-bytes", "InvalidSpec", "spec.autoscaling.memory.max: 1000 is too little memory for a worker", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "min": 1000, "max": 1000}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
     Bad("autoscaler-memory-text", "InvalidSpec", "'much' is not a number of bytes", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "much"}})),
     Bad("autoscaler-memory-off", "InvalidSpec", "spec.autoscaling.memory.mode: the autoscaler that measures the memory is off", edit(autoscaling={"memory": {"mode": "apply", "max": "2Gi"}}, worker={"resources": {"limits": {"memory": "1Gi"}}})),
     Bad("autoscaler-memory-unlimited", "InvalidSpec", "the workers have no memory limit that could be changed", edit(autoscaling={"enabled": True, "memory": {"mode": "apply", "max": "2Gi"}})),
