@@ -49,9 +49,15 @@ class ToSqlRow(ProcessFunction):
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:
         fields = iter(self._fields(value))
-        row = tuple(
-            [ctx.timestamp() * 1000 if convert is None else convert(next(fields)) for convert in self._converters]
-        )
+        time = ctx.timestamp()
+        if time is None and None in self._converters:
+            raise InvalidJob(
+                f"SQL: the record {value!r} has no timestamp for the metadata column {_ROWTIME}",
+                remedy="call assign_timestamps_and_watermarks() on the stream",
+            )
+        if self._changelog and not isinstance(value, Row):
+            raise InvalidJob(f"SQL: the change {value!r} is not a Row", remedy="use Row.of_kind(RowKind.INSERT, …)")
+        row = tuple([time * 1000 if convert is None else convert(next(fields)) for convert in self._converters])
         yield (value.get_row_kind().value, row) if self._changelog else row
 
     def _fields(self, value: Any) -> Sequence[Any]:

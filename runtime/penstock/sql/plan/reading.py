@@ -190,7 +190,7 @@ def read_plan(
     try:
         with functions_of_session(functions or {}):
             return _plan_of(json.loads(text), zone, ttl_ms)
-    except (LookupError, TypeError, AttributeError, ValueError) as error:
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise refusal(
             f"this is not a compiled plan that Penstock can read ({type(error).__name__}: {error})",
             "compile the statement again with COMPILE PLAN",
