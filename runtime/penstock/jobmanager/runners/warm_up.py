@@ -14,8 +14,7 @@ from pyspark.core.rdd import _wrap_function
 from penstock.jobmanager.cluster.slots import Slot
 from penstock.jobmanager.cluster.spark_cluster import SparkCluster
 from penstock.jobmanager.runners.spark_runner import TaskContext
-from penstock.taskmanager.exchange.row_stream import RowSerializer
-from penstock.taskmanager.warm_up import discard
+from penstock.taskmanager.exchange.row_stream import RowSerializer, discard
 
 LEVELS = 2
 """Two levels, so that the exchange between them is prepared, too."""

@@ -94,20 +94,7 @@ class World(Kubelet):
         """The jobs by the uid of the master's pod."""
         self.standby_parallelisms: dict[str, int] = {}
         """The parallelism on the command line since the container started, by the uid of the master's pod."""
-        self.sessions: dict[str, dict[str, FakeJob]] = {}
-        """The jobs of the programs of each session by id, by the name of the FlinkCluster's revision."""
-        self.starting: set[str] = set()
-        """Ids of jobs whose programs start, and that are not accepted yet."""
-        self.served: dict[str, str] = {}
-        """Texts of the programs on servers, by URL."""
-        self.submitted: list[dict[str, Any]] = []
-        """Requests that sessions have received to start a program."""
-        self.fetched: list[dict[str, Any]] = []
-        """Requests that sessions have received to fetch a program."""
-        self.uploads: dict[str, bytes] = {}
-        """The programs in the storage of sessions."""
-        self.interrupted: set[str] = set()
-        """The jobs of sessions whose master is down."""
+        self._init_sessions()
         self.savepoints: list[str] = []
         self.rescales: list[int] = []
         self.rest_down = False
@@ -131,20 +118,7 @@ class World(Kubelet):
         self.watch: Callable[[Transition], None] = lambda transition: None
         self.watch_snapshots: Callable[[SnapshotTransition], None] = lambda transition: None
         self.two_masters: list[str] = []
-        self.load: int | None = None
-        """The parallelism that the load needs, for jobs with an autoscaler. None means the current one."""
-        self.limit = ""
-        """The reason of the autoscaler for which it does not rescale."""
-        self.has_autoscaler = True
-        """Whether the engine of the images has an autoscaler."""
-        self.ignores_limits = False
-        """Whether the engine ignores the maximum parallelism of its settings."""
-        self.memory_advice = 0
-        """The memory of a worker that the engine recommends, in MiB. 0 means that it recommends nothing."""
-        self.settings_refused = ""
-        """The engine's reason to refuse new settings of the autoscaler."""
-        self.settings_sent = 0
-        """The number of times that an engine has accepted new settings."""
+        self._init_autoscalers()
         self.misaddressed = 0
         """The number of requests to a master with another protocol or CA than it serves."""
         self.ports = Ports(
@@ -160,6 +134,38 @@ class World(Kubelet):
         self.loops: dict[tuple[str, str], JobLoop | SnapshotLoop | ClusterLoop] = {}
         self.due: dict[tuple[str, str], tuple[datetime, int]] = {}
         """The time of the loop's next pass and the number of events at its last pass, by kind and name."""
+
+    def _init_sessions(self) -> None:
+        self.sessions: dict[str, dict[str, FakeJob]] = {}
+        """The jobs of the programs of each session by id, by the name of the FlinkCluster's revision."""
+        self.starting: set[str] = set()
+        """Ids of jobs whose programs start, and that are not accepted yet."""
+        self.served: dict[str, str] = {}
+        """Texts of the programs on servers, by URL."""
+        self.submitted: list[dict[str, Any]] = []
+        """Requests that sessions have received to start a program."""
+        self.fetched: list[dict[str, Any]] = []
+        """Requests that sessions have received to fetch a program."""
+        self.uploads: dict[str, bytes] = {}
+        """The programs in the storage of sessions."""
+        self.interrupted: set[str] = set()
+        """The jobs of sessions whose master is down."""
+
+    def _init_autoscalers(self) -> None:
+        self.load: int | None = None
+        """The parallelism that the load needs, for jobs with an autoscaler. None means the current one."""
+        self.limit = ""
+        """The reason of the autoscaler for which it does not rescale."""
+        self.has_autoscaler = True
+        """Whether the engine of the images has an autoscaler."""
+        self.ignores_limits = False
+        """Whether the engine ignores the maximum parallelism of its settings."""
+        self.memory_advice = 0
+        """The memory of a worker that the engine recommends, in MiB. 0 means that it recommends nothing."""
+        self.settings_refused = ""
+        """The engine's reason to refuse new settings of the autoscaler."""
+        self.settings_sent = 0
+        """The number of times that an engine has accepted new settings."""
 
     def now(self) -> datetime:
         return self.time
