@@ -7,6 +7,8 @@ import decimal
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from penstock.common.errors import InvalidJob
 from penstock.common.types import Row
 from penstock.table.types import quoted, sql_type
@@ -423,6 +425,8 @@ def as_expression(value: Any) -> Expression:
 def _literal(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, np.bool_ | np.integer | np.floating):
+        value = value.item()
     if isinstance(value, bool):
         return "TRUE" if value else "FALSE"
     if isinstance(value, int):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from penstock.datastream import DataStream
     from penstock.table.environment_settings import EnvironmentSettings
 
+_NOT_NULL = re.compile(r"\s+NOT\s+NULL\s*$", re.IGNORECASE)
 _ROWTIME = "rowtime"
 """Key of the metadata column with the timestamps of records."""
 
@@ -167,7 +169,7 @@ class StreamTableEnvironment(TableEnvironment):
 
     def _resolved(self, type: str) -> str:
         """Return a type as the planner writes it in plans."""
-        ((_, found),) = self._schema_of(f"SELECT CAST(NULL AS {type.removesuffix(' NOT NULL')})")
+        ((_, found),) = self._schema_of(f"SELECT CAST(NULL AS {_NOT_NULL.sub('', type)})")
         return found
 
     # --- to streams -------------------------------------------------------------------------------------------

@@ -154,6 +154,8 @@ def test_a_stream_of_rows_becomes_a_table_by_its_type(tables):
     assert tables.from_data_stream(stream, "k", "v").get_column_names() == ["k", "v"]
     single = tables._env.from_collection([5, 6], type_info=Types.INT())
     assert rows(tables.from_data_stream(single).select(col("f0") + 1)) == [(6,), (7,)]
+    lower = Schema.new_builder().column("f0", "int not null").build()
+    assert rows(tables.from_data_stream(single, lower)) == [(5,), (6,)]
     with pytest.raises(InvalidJob, match="the types of the stream's fields are not known"):
         tables.from_data_stream(tables._env.from_collection([{"a": 1}]).map(lambda found: found))
 

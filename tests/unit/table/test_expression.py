@@ -23,6 +23,9 @@ class Level(int, enum.Enum):
     [
         (Level.HIGH, "3"),
         (np.float64(1.5), "1.5E0"),
+        (np.float32(1.5), "1.5E0"),
+        (np.int64(-3), "-3"),
+        (np.bool_(True), "TRUE"),
         (Decimal("-1.50"), "-1.50"),
         (Decimal(5), "CAST(5 AS DECIMAL(1, 0))"),
         (Decimal("-1E+2"), "CAST(-100 AS DECIMAL(3, 0))"),
