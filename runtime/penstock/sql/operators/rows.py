@@ -78,7 +78,7 @@ def identity_of(columns: tuple[Column, ...], indexes: tuple[int, ...] | None = N
 
     >>> from penstock.sql.plan.types import SqlType
     >>> identity = identity_of((Column("x", SqlType("DOUBLE")),))
-    >>> identity((math.nan,)) == identity((math.nan,))
+    >>> identity((float("nan"),)) == identity((float("nan"),))
     True
     """
     if indexes is not None:

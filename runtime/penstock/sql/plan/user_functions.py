@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-_session: ContextVar[Mapping[str, UserFunction]] = ContextVar("penstock.sql.functions")
+_session: ContextVar[Mapping[str, UserFunction]] = ContextVar("user functions of SQL")
 
 
 class UserFunction:
