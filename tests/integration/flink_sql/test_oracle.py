@@ -17,8 +17,8 @@ _UPDATE = os.environ.get("UPDATE_GOLDEN") == "1"
 
 STATEMENTS: dict[str, str] = {**QUERIES, **CLOCK}
 VARYING = {"lists", "lists-retraction"}
-"""Queries whose results in Flink differ from run to run: LISTAGG(DISTINCT) has the order of a hash map, and the variance of changing
-rows is sometimes wrong. The stored variance is the one that Python's `statistics` computes from the rows.
+"""Queries whose results in Flink differ from run to run. LISTAGG(DISTINCT) has the order of a hash map, and the variance of changing
+rows is sometimes wrong. The module `statistics` computes the stored variance from the rows.
 """
 
 
