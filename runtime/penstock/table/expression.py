@@ -15,7 +15,6 @@ from penstock.table.types import quoted, sql_type
 
 UserFunction = Any
 """A wrapper of `penstock.table.udf`. A name of its class would be a circle of imports."""
-_DAY = 86_400
 
 
 class Expression:
@@ -464,9 +463,8 @@ def interval(value: datetime.timedelta) -> str:
     >>> interval(datetime.timedelta(hours=1, milliseconds=-500))
     "INTERVAL '0 00:59:59.500' DAY TO SECOND(3)"
     """
-    millis = abs(value) // datetime.timedelta(milliseconds=1)
-    seconds, millis = divmod(millis, 1000)
-    days, rest = divmod(seconds, _DAY)
+    seconds, millis = divmod(abs(value) // datetime.timedelta(milliseconds=1), 1000)
+    days, rest = divmod(seconds, 86_400)
     text = f"{days} {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}.{millis:03}"
     sign = "-" if value < datetime.timedelta() else ""
     digits = f"({len(str(days))})" if days > 99 else ""
