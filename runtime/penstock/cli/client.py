@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import httpx
 
+from penstock.cli.access.masters import Masters, split_addresses, unreachable
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed
-from penstock.cli.masters import Masters, split_addresses, unreachable
 from penstock.common.credentials.local_token import find_token
 from penstock.common.job_status import GLOBALLY_TERMINAL
 from penstock.rest import models
@@ -41,7 +41,7 @@ class RestClient:
     Args:
         url: `http://HOST:PORT` or `https://HOST:PORT`. If the URL has no scheme, the client uses https if `tls` is
             given, else http. The client never changes the scheme of a URL. Several URLs, separated by commas, are the masters of one
-            cluster (`cli.masters`).
+            cluster (`cli.access.masters`).
         token: bearer token. None means the token of this user's `python job.py`, if it serves the URL (`common.local_token`).
         timeout: seconds for each request.
         tls: CAs and client certificate (`connection.client_tls`). None means the system's CAs.

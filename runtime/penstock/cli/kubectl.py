@@ -26,9 +26,9 @@ from typing import IO, Annotated, Any
 
 import typer
 
+from penstock.cli.access.connection import client_tls
 from penstock.cli.application import PenstockGroup
 from penstock.cli.client import RestClient
-from penstock.cli.connection import client_tls
 from penstock.cli.errors import UsageError
 from penstock.cli.main import app as commands
 from penstock.common.errors import PenstockError

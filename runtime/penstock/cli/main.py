@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from penstock.cli.access.connection import with_tls_options
 from penstock.cli.application import OPTIONS_FIRST, new_application
 from penstock.cli.commands import (
     autoscaler,
@@ -23,7 +24,6 @@ from penstock.cli.commands import (
 from penstock.cli.commands.projects import examples, init
 from penstock.cli.commands.sessions import session
 from penstock.cli.commands.sql import sql, sql_gateway
-from penstock.cli.connection import with_tls_options
 
 app = new_application()
 app.command("init")(init.init)

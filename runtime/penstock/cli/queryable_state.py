@@ -12,8 +12,8 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+from penstock.cli.access.connection import client_tls
 from penstock.cli.client import Consistency, RestClient
-from penstock.cli.connection import client_tls
 from penstock.cli.errors import RequestFailed, UsageError
 from penstock.common.errors import NotNow
 

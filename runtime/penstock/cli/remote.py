@@ -14,8 +14,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from penstock import __version__
+from penstock.cli.access.connection import client_tls
 from penstock.cli.client import RestClient
-from penstock.cli.connection import client_tls
 from penstock.common import errors
 from penstock.common.completable_future import CompletableFuture
 from penstock.common.errors import InvalidJob, JobSuspended, PenstockError

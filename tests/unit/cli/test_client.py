@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
+from penstock.cli.access.connection import connect
 from penstock.cli.client import RestClient
-from penstock.cli.connection import connect
 from penstock.cli.errors import MasterUnreachable, RequestFailed, UsageError
 from penstock.rest.server import RestServer
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.access.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.errors import UsageError
 from penstock.cli.output import local_time, show, span, table
 

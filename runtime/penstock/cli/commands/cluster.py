@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.access.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.output import show, size, table
 
 
 def dashboard(master: Master = DEFAULT_MASTER) -> None:
     """Print the dashboard's address. For your own `python job.py`, it includes the token, so that the page logs in by itself."""
-    from penstock.cli.masters import split_addresses
+    from penstock.cli.access.masters import split_addresses
     from penstock.common.credentials.local_token import dashboard_link
 
     typer.echo(dashboard_link(split_addresses(master)[0]))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, Timeout, TokenFile, connect
+from penstock.cli.access.connection import DEFAULT_MASTER, Job, Master, Timeout, TokenFile, connect
 from penstock.cli.errors import OperationFailed, UsageError
 from penstock.cli.output import clock_time, local_time, show, size, span, table
 from penstock.common.job_status import GLOBALLY_TERMINAL

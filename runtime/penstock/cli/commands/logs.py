@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
+from penstock.cli.access.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.errors import RequestFailed
 from penstock.common.job_status import GLOBALLY_TERMINAL
 

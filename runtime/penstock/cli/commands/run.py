@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.access.connection import DEFAULT_MASTER, TokenFile
 from penstock.cli.application import OPTIONS_FIRST
 from penstock.cli.commands.sessions.remote_run import (
     check_local_options,
@@ -22,7 +23,6 @@ from penstock.cli.commands.sessions.remote_run import (
     run_remotely,
 )
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import DEFAULT_MASTER, TokenFile
 from penstock.cli.engine import launcher
 from penstock.cli.errors import OperationFailed, UsageError, show_program_error
 from penstock.common.errors import PenstockError

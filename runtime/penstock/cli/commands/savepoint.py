@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.access.connection import DEFAULT_MASTER, Master, Timeout, TokenFile, connect
 from penstock.cli.commands.jobs import LONG
 from penstock.cli.configuration import Definitions, parse_definitions, storage_options
-from penstock.cli.connection import DEFAULT_MASTER, Master, Timeout, TokenFile, connect
 from penstock.cli.errors import UsageError
 from penstock.cli.output import size, utc_time
 from penstock.common.errors import SnapshotTorn

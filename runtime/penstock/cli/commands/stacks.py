@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
+from penstock.cli.access.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect
 from penstock.cli.errors import RequestFailed
 from penstock.cli.output import local_time
 from penstock.common.stacks.edge_records import LONGEST_WAIT_S, MAX_RECORDS

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from penstock.cli.access.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect, with_tls_options
 from penstock.cli.client import Consistency
 from penstock.cli.configuration import Definitions, parse_definitions, storage_options
-from penstock.cli.connection import DEFAULT_MASTER, Job, Master, TokenFile, connect, with_tls_options
 from penstock.cli.output import show, table, text, utc_time
 
 if TYPE_CHECKING:

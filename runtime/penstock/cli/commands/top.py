@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
+from penstock.cli.access.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.errors import MasterUnreachable, RequestFailed
 from penstock.common.job_status import GLOBALLY_TERMINAL
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 import httpx
 import pytest
 
+from penstock.cli.access.connection import client_tls
 from penstock.cli.client import RestClient
-from penstock.cli.connection import client_tls
 from penstock.cli.errors import MasterUnreachable, UsageError
 from penstock.common.configuration import Configuration
 from penstock.common.errors import CertificateError

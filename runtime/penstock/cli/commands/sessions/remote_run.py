@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from penstock.cli.connection import connect
+from penstock.cli.access.connection import connect
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed, UsageError
 from penstock.common.job_status import GLOBALLY_TERMINAL, JobStatus
 
@@ -150,7 +150,7 @@ def check_local_options(options: Mapping[str, object]) -> None:
 
 def configured_master(configuration: Mapping[str, str]) -> str | None:
     """Return the session cluster that the configuration names (`rest.address`, `rest.port`), or None."""
-    from penstock.cli.masters import split_addresses
+    from penstock.cli.access.masters import split_addresses
     from penstock.common.config import options
     from penstock.common.configuration import Configuration, load_configuration
 

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
+from penstock.cli.access.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.client import RestClient
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import DEFAULT_MASTER, Master, TokenFile, connect
 from penstock.cli.engine import launcher
 from penstock.cli.errors import MasterUnreachable, OperationFailed, RequestFailed, UsageError
 from penstock.cli.output import show, table

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.access.connection import TokenFile
 from penstock.cli.commands.sessions.remote_run import configured_master
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import TokenFile
 from penstock.cli.errors import UsageError, show_error
 from penstock.common.config import options
 from penstock.common.errors import PenstockError

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from penstock.cli.access.connection import TokenFile
 from penstock.cli.commands.sessions.remote_run import configured_master
 from penstock.cli.commands.sql.sql import Cluster, create_session
 from penstock.cli.configuration import Definitions, parse_definitions
-from penstock.cli.connection import TokenFile
 from penstock.cli.errors import UsageError
 
 if TYPE_CHECKING:

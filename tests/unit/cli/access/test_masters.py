@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.cli.access.masters import ALONE_S, PATIENCE_S, Masters, split_addresses
 from penstock.cli.client import RestClient
 from penstock.cli.commands.sessions.remote_run import configured_master
 from penstock.cli.errors import MasterUnreachable, RequestFailed, UsageError
-from penstock.cli.masters import ALONE_S, PATIENCE_S, Masters, split_addresses
 
 NO_LEADER = httpx.Response(
     503, json={"errors": ["no leader"]}, headers={"X-Penstock-Error": "NO_LEADER", "Retry-After": "1"}

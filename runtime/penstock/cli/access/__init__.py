@@ -1,0 +1,1 @@
+"""The way to a cluster: its masters, and the credentials of a connection."""
