@@ -23,7 +23,7 @@ from penstock.common.type_info.type_inference import element_type, result_type, 
 from penstock.datastream.data_stream import DataStream, KeyedStream
 from penstock.datastream.output_tag import OutputTag
 from penstock.functions.function import bind, has_life_cycle
-from penstock.functions.runtime_context import close_function
+from penstock.functions.runtime_context import FunctionWrapper, close_function
 
 if TYPE_CHECKING:
     from penstock.cep.automaton import Automaton
@@ -167,25 +167,13 @@ def _selected(function: Any, timeout: Any, tag: OutputTag | None, *, is_flat: bo
     return _SelectWithTimeout(function, timeout, _checked_tag(tag, "timed_out_tag"), is_flat=is_flat)
 
 
-class _Select(PatternProcessFunction):
+class _Select(FunctionWrapper, PatternProcessFunction):
     """The function of `select` or `flat_select`."""
 
     def __init__(self, function: Any, *, is_flat: bool) -> None:
-        self._function = function
+        super().__init__(function)
         self._is_flat = is_flat
         self._select = bind(function, "flat_select" if is_flat else "select")
-
-    @property
-    def wrapped_function(self) -> Any:
-        """Return the user's function."""
-        return self._function
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        if has_life_cycle(self._function):
-            self._function.open(runtime_context)
-
-    def close(self) -> None:
-        close_function(self._function)
 
     def process_match(self, match: Match, ctx: PatternProcessFunction.Context) -> Any:
         found = self._select(match)

@@ -182,3 +182,22 @@ def close_function(function: object) -> None:
     """Call `close` of a function object. A plain callable has no `close`."""
     if has_life_cycle(function):
         function.close()  # type: ignore[attr-defined]
+
+
+class FunctionWrapper:
+    """The part of a wrapper that opens and closes the user's function. Put it before the function class among the bases."""
+
+    def __init__(self, function: Any) -> None:
+        self._function = function
+
+    @property
+    def wrapped_function(self) -> Any:
+        """Return the user's function."""
+        return self._function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if has_life_cycle(self._function):
+            self._function.open(runtime_context)
+
+    def close(self) -> None:
+        close_function(self._function)

@@ -23,8 +23,8 @@ from penstock.datastream.streams.arguments.checks import checked_function
 from penstock.datastream.streams.arguments.key_selectors import SelectedKey, selected_key
 from penstock.datastream.streams.arguments.row_results import with_row_results
 from penstock.datastream.streams.windowed_stream import WindowedStream
-from penstock.functions.function import has_life_cycle, name_of
-from penstock.functions.runtime_context import close_function
+from penstock.functions.function import name_of
+from penstock.functions.runtime_context import FunctionWrapper
 from penstock.functions.state.state_joins import AsOf, EveryPair
 from penstock.graph import operations
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from penstock.common.typeinfo import TypeInformation
     from penstock.datastream.streams.data_stream import DataStream
     from penstock.datastream.window import Evictor, Trigger, WindowAssigner
-    from penstock.functions.function import RuntimeContext
 
 LEFT, RIGHT = 0, 1
 Tagged = tuple[int, Any, Any]
@@ -60,23 +59,8 @@ class TaggedKey:
         return self._left(value[1]) if value[0] == LEFT else self._right(value[2])
 
 
-class _GroupFunction(f.WindowFunction[Tagged, Any]):
+class _GroupFunction(FunctionWrapper, f.WindowFunction[Tagged, Any]):
     """Window function that calls the user's function, and opens and closes it."""
-
-    def __init__(self, function: Any) -> None:
-        self._function = function
-
-    @property
-    def wrapped_function(self) -> Any:
-        """Return the user's function."""
-        return self._function
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        if has_life_cycle(self._function):
-            self._function.open(runtime_context)
-
-    def close(self) -> None:
-        close_function(self._function)
 
 
 class JoinPairs(_GroupFunction):
